@@ -1,0 +1,38 @@
+# Every target sets itself up: the first call makes .venv and installs the pinned versions, later calls reuse it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo   the whole story on embedded data, under two minutes"
+	@echo "make test   lint, types and tests"
+	@echo "make lint   format check, lint, types"
+	@echo "make bench  the figures behind the claims, as tables with ratios"
+	@echo "make clean  remove the virtual environment and caches"
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the pinned versions into $(VENV) (a few minutes the first time)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch==2.13.0"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test,bench]"
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/proxlin demo
+
+lint: $(READY)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+test: lint
+	@$(BIN)/pytest
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

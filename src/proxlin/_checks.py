@@ -1,0 +1,110 @@
+"""Argument checks. Each raises one sentence: what, expected, got."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxlin.errors import InvalidInputError
+
+
+def check_real(name: str, value: Any) -> float:
+    """Return `value` as a float, or say that it is not a finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise InvalidInputError(f"{name} must be a finite number; got {value!r}.")
+    return float(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return `value` as a float > 0."""
+    number = check_real(name, value)
+    if number <= 0:
+        raise InvalidInputError(f"{name} must be > 0; got {value!r}.")
+    return number
+
+
+def check_non_negative(name: str, value: Any) -> float:
+    """Return `value` as a float >= 0."""
+    number = check_real(name, value)
+    if number < 0:
+        raise InvalidInputError(f"{name} must be >= 0; got {value!r}.")
+    return number
+
+
+def check_open_interval(name: str, value: Any, low: float, high: float) -> float:
+    """Return `value` as a float strictly between `low` and `high`."""
+    number = check_real(name, value)
+    if not low < number < high:
+        raise InvalidInputError(
+            f"{name} must lie strictly between {low} and {high}; got {value!r}."
+        )
+    return number
+
+
+def check_interval(name: str, value: Any, low: float, high: float) -> float:
+    """Return `value` as a float in [low, high]."""
+    number = check_real(name, value)
+    if not low <= number <= high:
+        raise InvalidInputError(f"{name} must lie in [{low}, {high}]; got {value!r}.")
+    return number
+
+
+def check_count(name: str, value: Any, minimum: int = 1) -> int:
+    """Return `value` as an int >= minimum."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise InvalidInputError(f"{name} must be a whole number >= {minimum}; got {value!r}.")
+    return int(value)
+
+
+def check_exponent(name: str, p: Any) -> float:
+    """Return the exponent of a norm as a float in [1, inf]."""
+    if isinstance(p, bool) or not isinstance(p, Real) or not float(p) >= 1:
+        raise InvalidInputError(f"{name} must be a number >= 1 or inf; got {p!r}.")
+    return float(p)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of `choices`; otherwise name the nearest ones."""
+    known = sorted(choices)
+    if isinstance(value, str) and value in known:
+        return value
+    hint = nearest(value, known)
+    expected = ", ".join(repr(choice) for choice in known)
+    raise InvalidInputError(f"{name} must be one of {expected}; got {value!r}.{hint}")
+
+
+def nearest(value: Any, known: Iterable[str]) -> str:
+    """Return ' Did you mean ...?' for a name close to one of `known`, else an empty string."""
+    close = difflib.get_close_matches(str(value), list(known), n=2, cutoff=0.5)
+    return f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+def check_floating(name: str, tensor: Any) -> Tensor:
+    """Return `tensor` if it is a float32 or float64 tensor."""
+    if not isinstance(tensor, Tensor):
+        raise InvalidInputError(f"{name} must be a torch tensor; got {type(tensor).__name__}.")
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise InvalidInputError(
+            f"{name} must be float32 or float64; got {tensor.dtype}. Convert it with .float()."
+        )
+    return tensor
+
+
+def check_finite(name: str, tensor: Tensor) -> Tensor:
+    """Return `tensor` if it holds no NaN and no infinity; otherwise count them."""
+    # NaN and infinity survive the maximum, so that no mask is needed when all is well.
+    if not tensor.is_floating_point() or bool(
+        torch.isfinite(tensor.abs().max()) if tensor.numel() else True
+    ):
+        return tensor
+    bad = int((~torch.isfinite(tensor)).sum())
+    raise InvalidInputError(
+        f"{name} must be finite; got {bad} NaN or infinite of {tensor.numel()} numbers."
+        " Drop or impute those rows first."
+    )

@@ -1,0 +1,29 @@
+"""The exceptions of proxlin. Each also is the built-in error that callers would expect."""
+
+
+class ProxlinError(Exception):
+    """Base of every error that proxlin raises on purpose."""
+
+
+class InvalidInputError(ProxlinError, ValueError):
+    """An argument, a setting or a data set that cannot be used, and what to do about it."""
+
+
+class CombinationError(InvalidInputError):
+    """Parts that are right one by one but do not go together."""
+
+
+class UnsupportedModuleError(ProxlinError, TypeError):
+    """A torch module whose residual cannot be linearised."""
+
+
+class MemoryBudgetError(ProxlinError, MemoryError):
+    """Something that would not fit the stated memory, and what to lower."""
+
+
+class NonFiniteError(ProxlinError, ArithmeticError):
+    """A computation that met infinity or NaN where the mathematics has none."""
+
+
+class DataError(ProxlinError, OSError):
+    """A data file that is missing, damaged or cannot be stored."""

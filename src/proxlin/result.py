@@ -1,0 +1,65 @@
+"""What a run leaves behind: Status, History, Result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import pandas as pd
+from torch import Tensor
+
+
+class Status(Enum):
+    """Why a run ended. The value is a sentence that says what to do next."""
+
+    CONVERGED = "Converged: the measured stationarity is at most tol."
+    NO_DECREASE = "No further decrease: the method could not lower the objective any more."
+    ITERATIONS = "The iteration budget ran out first; raise max_iter or loosen tol."
+    TIME = "The time budget ran out first; raise max_seconds or loosen tol."
+    STOPPED = "A callback asked to stop; the best point so far is kept."
+    INTERRUPTED = "Interrupted; the best point so far is kept."
+    NON_FINITE = (
+        "The method ran into NaN or infinity; the best point so far is kept."
+        " Lower the learning rate or scale the data."
+    )
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass
+class History:
+    """One record for each time the full objective was evaluated."""
+
+    records: list[dict[str, float]] = field(default_factory=list)
+
+    def add(self, record: dict[str, float]) -> None:
+        """Append one record: at least iteration, seconds and objective."""
+        self.records.append(record)
+
+    def frame(self) -> pd.DataFrame:
+        """The records as a table, one row for each evaluation."""
+        return pd.DataFrame(self.records)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of `minimize`. The module of the problem holds the same parameters as `theta`."""
+
+    status: Status
+    objective: float  # full objective at theta, never an estimate
+    stationarity: float | None  # h * ||theta - minimiser of the model||, None if not measured
+    seconds: float
+    iterations: int
+    history: History
+    theta: Tensor  # (d,) the best point seen
+    start: Tensor | None = None  # (d,) where the run began, only if asked for
+    remarks: tuple[str, ...] = ()  # what the run had to change or leave out, one sentence each
+
+    def __str__(self) -> str:
+        parts = [
+            f"objective {self.objective:.6g} after {self.iterations} steps, {self.seconds:.1f} s"
+        ]
+        if self.stationarity is not None:
+            parts.append(f"stationarity {self.stationarity:.3g}")
+        return "; ".join([*parts, str(self.status), *self.remarks])
