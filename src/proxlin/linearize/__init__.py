@@ -1,0 +1,6 @@
+"""F and its Jacobian on a batch: J d, J^T u, dense rows and random probes in bounded memory."""
+
+from proxlin.linearize.differentiable import Differentiable
+from proxlin.linearize.linearization import Linearization, linearize
+
+__all__ = ["Differentiable", "Linearization", "linearize"]

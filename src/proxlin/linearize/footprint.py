@@ -1,0 +1,75 @@
+"""The memory that one sample's forward pass keeps for the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
+
+from proxlin.linearize.differentiable import Differentiable
+
+Batch = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What the graph of one sample holds."""
+
+    bytes_per_row: int  # beyond theta and the module's own tensors
+    custom: bool  # whether a user's autograd.Function is part of it
+
+
+_KNOWN: WeakKeyDictionary[nn.Module, dict[Any, Footprint]] = WeakKeyDictionary()
+
+
+def footprint(problem: Differentiable, theta: Tensor, batch: Batch) -> Footprint:
+    """Look at the graph of F(theta; one sample); remembered for samples of the same shape."""
+    known = _KNOWN.setdefault(problem.network, {})
+    key = (type(problem), theta.dtype, *((t.shape[1:], t.dtype) for t in batch))
+    if key not in known:
+        leaf = theta.detach().requires_grad_(True)
+        with torch.enable_grad():
+            residual = problem.residual(leaf, rows_of(batch, slice(0, 1)))
+        own = {leaf.untyped_storage().data_ptr()}
+        own |= {t.untyped_storage().data_ptr() for t in problem.network.state_dict().values()}
+        nodes = list(_nodes(residual))
+        held = {
+            storage.data_ptr(): storage.nbytes()
+            for node in nodes
+            for tensor in _saved(node)
+            if (storage := tensor.untyped_storage()).data_ptr() not in own
+        }
+        custom = any(isinstance(node, BackwardCFunction) for node in nodes)
+        known[key] = Footprint(sum(held.values()) + residual.nbytes, custom)
+    return known[key]
+
+
+def rows_of(batch: Batch, some: slice) -> Batch:
+    """The chosen samples of a batch."""
+    return tuple(tensor[some] for tensor in batch)
+
+
+def _nodes(value: Tensor) -> Iterator[Any]:
+    """The operations behind `value`."""
+    seen: set[Any] = set()
+    pending: list[Any] = [value.grad_fn]
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            pending += [parent for parent, _ in node.next_functions]
+            yield node
+
+
+def _saved(node: Any) -> Iterator[Tensor]:
+    """The tensors that an operation keeps for the way back."""
+    names = [name for name in dir(node) if name.startswith("_saved_")]
+    for name in (*names, "saved_tensors"):
+        item = getattr(node, name, None)
+        parts = item if isinstance(item, tuple | list) else (item,)
+        yield from (part for part in parts if isinstance(part, Tensor))

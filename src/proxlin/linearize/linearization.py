@@ -1,0 +1,165 @@
+"""F(theta + d) ~ F(theta) + J d on a batch: F, J and its transpose as operators, dense rows."""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_count
+from proxlin.errors import InvalidInputError, MemoryBudgetError
+from proxlin.linearize.chain import read_chain
+from proxlin.linearize.differentiable import Differentiable
+from proxlin.linearize.footprint import Batch, rows_of
+from proxlin.linearize.general import General
+from proxlin.linearize.layerwise import Layerwise
+from proxlin.linearize.products import Products
+from proxlin.linearize.record import NotAChainError, Weights
+
+_LOG = logging.getLogger("proxlin")
+
+
+class Linearization:
+    """F and J = dF/dtheta at an anchor, for the samples of one batch.
+
+    Attributes
+    ----------
+    anchor
+        theta, shape (d,).
+    residual
+        F(theta), shape (B, N), detached.
+    """
+
+    def __init__(
+        self, problem: Differentiable, theta: Tensor, batch: Batch, max_bytes: int = 2**30
+    ) -> None:
+        self.anchor = theta.detach()
+        self.max_bytes = check_count("linearize(max_bytes=...)", max_bytes)
+        self._problem = problem
+        self._batch = batch
+        self._products = Products(problem, self.anchor, batch, self.max_bytes)
+        self.residual = self._products.residual
+
+    def apply(self, direction: Tensor) -> Tensor:
+        """J d, shape (B, N), for d of shape (d,)."""
+        self._check("direction", direction, self.anchor.shape)
+        return self._products.apply(direction.detach())
+
+    def adjoint(self, cotangent: Tensor) -> Tensor:
+        """sum_i J_i^T u_i, shape (d,), for u of shape (B, N); (K, d) for u of shape (K, B, N)."""
+        several = cotangent.ndim == self.residual.ndim + 1
+        expected = (*cotangent.shape[:1], *self.residual.shape) if several else self.residual.shape
+        self._check("cotangent", cotangent, expected)
+        return self._products.adjoint(cotangent.detach())
+
+    def probes(
+        self, weights: Tensor, count: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """v = J^T (sqrt(w) * signs) / sqrt(B), shape (count, d), with new random signs for each.
+
+        E[v v^T] = (1/B) sum_i J_i^T diag(w_i) J_i for weights w >= 0 of shape (B, N).
+        """
+        self._check("weights", weights, self.residual.shape)
+        check_count("count", count)
+        scale = weights.detach().sqrt() / len(weights) ** 0.5
+        at_once = max(1, self.max_bytes // 4 // max(1, scale.nbytes))
+        found: list[Tensor] = []
+        for first in range(0, count, at_once):
+            # One draw for each probe: the bits do not depend on how many are taken together.
+            signs = [_signs(scale, generator) for _ in range(min(at_once, count - first))]
+            found.append(self._products.adjoint(torch.stack(signs).mul_(scale)))
+        return torch.cat(found)
+
+    @property
+    def path(self) -> str:
+        """How `rows` are computed: "chain" (layer by layer) or "general" (torch.func)."""
+        return "general" if self._layerwise is None else "chain"
+
+    def rows(self) -> Tensor:
+        """J in full, shape (B, N, d), within `max_bytes` together with what its making needs."""
+        outputs, size = self.residual.shape[1], len(self.anchor)
+        result = self.residual.numel() * size * self.anchor.itemsize
+        way = self._layerwise
+        general = General(self._problem, self.anchor, self._products.row_bytes)
+        least = way.workspace.least if way else general.least(outputs)
+        if result + least > self.max_bytes:
+            raise MemoryBudgetError(self._too_large(result + least))
+        if result + least + self._products.graph_bytes > self.max_bytes // 2:
+            self._products.release()
+        free = self.max_bytes - result - self._products.graph_bytes
+        rows = self.residual.new_empty(*self.residual.shape, size)
+        if way is not None:
+            way.fill(rows, self._batch[0], free)
+            if self._is_right(rows[:1]):
+                return rows
+            _LOG.warning(
+                "The layers of %s do not reproduce its derivative; torch.func is used instead.",
+                type(self._problem.network).__name__,
+            )
+            self.__dict__["_layerwise"] = None
+        general.fill(rows, self._batch, free)
+        return rows
+
+    def _check(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+        if tensor.shape != torch.Size(shape) or tensor.dtype != self.anchor.dtype:
+            raise InvalidInputError(
+                f"{name} must have shape {tuple(shape)} and type {self.anchor.dtype};"
+                f" got {tuple(tensor.shape)} and {tensor.dtype}."
+            )
+
+    def _too_large(self, needed: int) -> str:
+        batch, outputs = self.residual.shape
+        return (
+            f"dense Jacobian rows of {batch} samples x {outputs} outputs x {len(self.anchor)}"
+            f" parameters need {needed / 2**20:.1f} MiB and max_bytes allows"
+            f" {self.max_bytes / 2**20:.1f} MiB; lower the batch size, raise max_bytes, or use a"
+            " matrix-free solver, which needs J d and J^T u only."
+        )
+
+    @cached_property
+    def _layerwise(self) -> Layerwise | None:
+        problem, x = self._problem, self._batch[0]
+        if not problem.affine_in_output or x.dtype != self.anchor.dtype:
+            return None
+        chain = read_chain(problem.network, problem.layout)
+        if chain is None:
+            return None
+        weights = Weights(problem.network, problem.layout.split(self.anchor))
+        try:
+            found = Layerwise(chain, weights, problem.layout, x)
+        except NotAChainError as reason:
+            _LOG.debug("%s is not a chain: %s", type(problem.network).__name__, reason)
+            return None
+        return found if found.outputs == self.residual.shape[1] else None
+
+    def _is_right(self, rows: Tensor) -> bool:
+        """Whether J_1^T u agrees with automatic differentiation for one u of random signs."""
+        first = Products(self._problem, self.anchor, rows_of(self._batch, slice(0, 1)), 2**62)
+        signs = _signs(first.residual, torch.Generator(rows.device).manual_seed(0))
+        expected = first.adjoint(signs)
+        found = signs.flatten() @ rows[0]
+        scale = rows[0].abs().sum(0)
+        tolerance = 1e-3 if rows.dtype == torch.float32 else 1e-8
+        # Written so that NaN on both sides, from a diverged theta, passes.
+        return not bool(((found - expected).norm() > tolerance * scale.norm()).item())
+
+
+def linearize(
+    problem: Differentiable, theta: Tensor, batch: Batch, *, max_bytes: int = 2**30
+) -> Linearization:
+    """F(theta + d) ~ F(theta) + J d: F and J at theta for the samples of `batch`.
+
+    >>> from torch import nn
+    >>> from proxlin.problem import Problem
+    >>> x = torch.tensor([[1.0, 2.0]])
+    >>> problem = Problem(nn.Linear(2, 1), (x, torch.zeros(1, 1)))
+    >>> linearize(problem, problem.theta(), (x, torch.zeros(1, 1))).rows()
+    tensor([[[1., 2., 1.]]])
+    """
+    return Linearization(problem, theta, batch, max_bytes)
+
+
+def _signs(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.empty_like(like).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
