@@ -42,6 +42,20 @@ class Functional(nn.Module):
         return torch.flatten(x, 1) / 3.0
 
 
+class Selector(nn.Linear):
+    """A layer of torch with a method more."""
+
+    def size(self) -> Tensor:
+        return self.weight.norm()
+
+
+class Squared(nn.Linear):
+    """A layer of torch that computes something else."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) ** 2
+
+
 class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -146,6 +160,8 @@ def thin() -> nn.Module:
 
 CHAINS = {
     "linear alone": (lambda: nn.Linear(4, 3), (4,)),
+    "subclass of linear": (lambda: Selector(4, 3), (4,)),
+    "subclass inside": (lambda: stack(nn.Linear(4, 3), nn.Tanh(), Selector(3, 2)), (4,)),
     "convolution alone": (lambda: nn.Conv2d(2, 3, 3), (2, 6, 5)),
     "mlp": (lambda: stack(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 3), nn.LeakyReLU()), (5,)),
     "mlp over positions": (lambda: stack(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)), (6, 5)),
@@ -213,6 +229,7 @@ CHAINS = {
 }  # fmt: skip
 
 GENERAL = {
+    "subclass with another forward": (lambda: stack(Squared(4, 3)), (4,)),
     "residual": (Residual, (5,)),
     "gate at zero": (Gated, (5,)),
     "shared": (Shared, (4,)),

@@ -54,10 +54,10 @@ class Skip(nn.Module):
 CASES = {
     "autoencoder": (Autoencoder, (1, 28, 28), 4),
     "deep": (deep, (3, 12, 12), 6),
-    "bottleneck": (bottleneck, (1, 14, 14), 40),
+    "bottleneck": (bottleneck, (1, 14, 14), 12),
     "mlp": (lambda: stack(nn.Linear(40, 60), nn.Tanh(), nn.Linear(60, 40)), (40,), 30),
     "residual convolution": (Skip, (1, 14, 14), 4),
-    "residual": (Residual, (5,), 400),
+    "residual": (Residual, (5,), 120),
 }
 
 

@@ -14,7 +14,7 @@ from proxlin.linearize.geometry import Convolution, Reach
 from proxlin.linearize.record import Weights, run
 
 # The same work costs more on windows (many small products) than on whole maps (few large ones).
-_WINDOW_PENALTY = 3
+_WINDOW_PENALTY = 2
 # A narrow place in the chain is used if it saves at least this share of the work.
 _WORTHWHILE = 0.7
 
@@ -106,7 +106,8 @@ class Blueprint:
         turn = -1
         period = [1 for _ in self.convolutions[last].axes]
         window = list(period)
-        for number in reversed(range(low, last + 1)):
+        # Nothing is carried behind the first trainable layer.
+        for number in reversed(range(max(low, self.lowest + 1), last + 1)):
             conv = self.convolutions.get(number)
             if conv:
                 window = [axis.widest(w) for axis, w in zip(conv.axes, window, strict=True)]

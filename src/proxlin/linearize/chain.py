@@ -115,7 +115,7 @@ def _can_stand_for(chain: Chain, network: nn.Module, layout: Layout) -> bool:
     for stage in chain.stages:
         if isinstance(stage, Layer):
             layer = network.get_submodule(stage.path)
-            if type(layer) not in LAYERS or getattr(layer, "padding_mode", "zeros") != "zeros":
+            if not _is_layer(layer) or getattr(layer, "padding_mode", "zeros") != "zeros":
                 return False
             own = dict(layer.named_parameters(recurse=False))
             if own.keys() - {"weight", "bias"} or "weight" not in own:
@@ -126,11 +126,27 @@ def _can_stand_for(chain: Chain, network: nn.Module, layout: Layout) -> bool:
     return len(set(tensors)) == len(tensors) and set(layout.names) <= set(names)
 
 
+def _is_layer(module: nn.Module) -> bool:
+    """Whether the module computes what a layer of torch does, subclasses included."""
+    for kind in LAYERS:
+        if isinstance(module, kind):
+            own = [getattr(type(module), name, None) for name in ("forward", "_conv_forward")]
+            return own == [getattr(kind, name, None) for name in ("forward", "_conv_forward")]
+    return False
+
+
+class _Tracer(fx.Tracer):
+    """Looks into everything but the modules of torch and their plain subclasses."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return _is_layer(m) or super().is_leaf_module(m, module_qualified_name)
+
+
 def _trace(network: nn.Module) -> Chain | None:
-    if type(network) in LAYERS:
+    if _is_layer(network):
         return Chain("x", (Layer("y", ""),))
     try:
-        graph = fx.Tracer().trace(network)
+        graph = _Tracer().trace(network)
     except Exception as reason:  # the user's code met a symbolic tensor: anything can happen
         _LOG.debug("%s is not read as a chain: %s", type(network).__name__, reason)
         return None
@@ -180,7 +196,7 @@ def _stage(node: fx.Node, current: fx.Node | None, network: nn.Module) -> Stage 
 def _module_stage(node: fx.Node, network: nn.Module) -> Stage | None:
     layer = network.get_submodule(str(node.target))
     kind = type(layer)
-    if kind in LAYERS:
+    if _is_layer(layer):
         return Layer(node.name, str(node.target))
     if kind in _ACTIVATIONS:
         return Activation(node.name, layer)

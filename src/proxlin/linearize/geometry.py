@@ -181,7 +181,8 @@ class Convolution:
         channels = torch.arange(self.channels_in).view(-1, *(1 for _ in self.axes)) * end
         dims = len(self.axes)
         places, exists = places.unsqueeze(dims), exists.unsqueeze(dims)
-        return (places + channels).where(exists, self.channels_in * end).flatten()
+        table = (places + channels).where(exists, self.channels_in * end)
+        return table.flatten().to(torch.int32)
 
     def unfold(self, x: Tensor, near: tuple[Reach, ...], table: Tensor) -> Spread:
         """(B, *spans, C_in * taps): for each output position in the spans, the inputs it sees."""

@@ -14,7 +14,6 @@ from math import prod
 import torch
 from torch import Size, Tensor
 
-from proxlin.layout import Layout
 from proxlin.linearize.blueprint import Blueprint, Part
 from proxlin.linearize.chain import Activation, Chain, Layer
 from proxlin.linearize.geometry import Convolution, Reach, Spread, everywhere
@@ -26,31 +25,30 @@ Sensitivity = Windowed | Dense
 
 
 class Layerwise:
-    """The Jacobian rows of a chain at one theta: what they need, and the rows."""
+    """The Jacobian rows of a chain, for samples of one shape: what they need, and the rows."""
 
-    def __init__(self, chain: Chain, weights: Weights, layout: Layout, sample: Tensor) -> None:
-        self.chain = chain
-        self.weights = weights
-        self.layout = layout
+    def __init__(self, chain: Chain, weights: Weights, sample: Tensor) -> None:
         self.blueprint = Blueprint.draw(chain, weights, sample)
         self.part = self.blueprint.divide(len(chain.stages))
         self.workspace = survey(self.blueprint, self.part, sample)
+        self.trusted = False  # whether its rows have been found right
+        self._tables: dict[int, Tensor] = {}
 
     @property
     def outputs(self) -> int:
         """The number N of outputs of one sample."""
         return self.part.outputs
 
-    def fill(self, rows: Tensor, x: Tensor, max_bytes: int) -> None:
-        """Write dF/dtheta at x into `rows` (B, N, d) with at most `max_bytes` of workspace."""
-        columns = {name: self.layout.slice(name) for name in self.layout.names}
+    def fill(
+        self, rows: Tensor, x: Tensor, weights: Weights, columns: Mapping[str, slice], *, room: int
+    ) -> None:
+        """Write dF/dtheta at x into `rows` (B, N, d) with at most `room` bytes of workspace."""
         matrices: dict[Hashable, Tensor] = {}
-        tables: dict[int, Tensor] = {}
-        block, outputs = self.workspace.shares(len(x), prod(self.part.frame[1:]), max_bytes)
+        block, outputs = self.workspace.shares(len(x), prod(self.part.frame[1:]), room)
         for first in range(0, len(x), block):
             some = slice(first, first + block)
-            record = run(self.chain, self.weights, x[some])
-            walk = _Walk(self.blueprint, self.weights, record, outputs, matrices, tables)
+            record = run(self.blueprint.chain, weights, x[some])
+            walk = _Walk(self.blueprint, weights, record, outputs, matrices, self._tables)
             walk.fill(self.part, rows[some], columns)
 
 

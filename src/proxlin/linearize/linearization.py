@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError, MemoryBudgetError
@@ -19,6 +21,7 @@ from proxlin.linearize.products import Products
 from proxlin.linearize.record import NotAChainError, Weights
 
 _LOG = logging.getLogger("proxlin")
+_KNOWN: WeakKeyDictionary[nn.Module, dict[Hashable, Layerwise]] = WeakKeyDictionary()
 
 
 class Linearization:
@@ -91,8 +94,9 @@ class Linearization:
         free = self.max_bytes - result - self._products.graph_bytes
         rows = self.residual.new_empty(*self.residual.shape, size)
         if way is not None:
-            way.fill(rows, self._batch[0], free)
-            if self._is_right(rows[:1]):
+            self._fill(rows, way, free)
+            if way.trusted or self._is_right(rows[:1]):
+                way.trusted = True
                 return rows
             _LOG.warning(
                 "The layers of %s do not reproduce its derivative; torch.func is used instead.",
@@ -120,19 +124,31 @@ class Linearization:
 
     @cached_property
     def _layerwise(self) -> Layerwise | None:
+        """The way through the layers, remembered for samples of the same shape."""
         problem, x = self._problem, self._batch[0]
         if not problem.affine_in_output or x.dtype != self.anchor.dtype:
             return None
         chain = read_chain(problem.network, problem.layout)
         if chain is None:
             return None
-        weights = Weights(problem.network, problem.layout.split(self.anchor))
-        try:
-            found = Layerwise(chain, weights, problem.layout, x)
-        except NotAChainError as reason:
-            _LOG.debug("%s is not a chain: %s", type(problem.network).__name__, reason)
-            return None
-        return found if found.outputs == self.residual.shape[1] else None
+        known = _KNOWN.setdefault(problem.network, {})
+        key = (type(problem), chain, x.shape[1:], x.dtype, x.device, problem.layout)
+        if key not in known:
+            try:
+                known[key] = Layerwise(chain, self._weights, x)
+            except NotAChainError as reason:
+                _LOG.debug("%s is not a chain: %s", type(problem.network).__name__, reason)
+                return None
+        return known[key] if known[key].outputs == self.residual.shape[1] else None
+
+    @property
+    def _weights(self) -> Weights:
+        return Weights(self._problem.network, self._problem.layout.split(self.anchor))
+
+    def _fill(self, rows: Tensor, way: Layerwise, room: int) -> None:
+        layout = self._problem.layout
+        columns = {name: layout.slice(name) for name in layout.names}
+        way.fill(rows, self._batch[0], self._weights, columns, room=room)
 
     def _is_right(self, rows: Tensor) -> bool:
         """Whether J_1^T u agrees with automatic differentiation for one u of random signs."""

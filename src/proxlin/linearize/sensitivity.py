@@ -60,7 +60,8 @@ class Windowed:
         # A copy in which each output has its own matrix: positions times what they see.
         inputs = view.reshape(rows, size, groups, -1).transpose(1, 2)
         values = self.values.reshape(rows, channels, size, groups, -1).permute(0, 3, 1, 4, 2)
-        product = torch.bmm(values.reshape(rows * groups, -1, size), inputs.flatten(0, 1))
+        values = values.reshape(rows * groups, -1, size)
+        product = _matmul(values, inputs.flatten(0, 1))
         shape = (batch, -1, groups, channels, product.shape[1] // channels, product.shape[2])
         return _as_weight(product.view(shape).transpose(2, 3), conv)
 
@@ -158,6 +159,11 @@ class Dense:
         near, far = everywhere(conv.positions_out), everywhere(conv.positions_in)
         pulled = conv.pull(self.values.flatten(0, 2), weight, near, far)
         return Dense(torch.unflatten(pulled, 0, self.values.shape[:3]))
+
+
+def _matmul(left: Tensor, right: Tensor) -> Tensor:
+    """Matrix products of a batch; outer products are faster entry by entry."""
+    return left * right if left.shape[2] == 1 else torch.bmm(left, right)
 
 
 def _as_weight(product: Tensor, conv: Convolution) -> Tensor:

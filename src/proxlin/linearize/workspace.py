@@ -13,10 +13,10 @@ from proxlin.linearize.geometry import Reach, everywhere
 from proxlin.linearize.settings import unfolds
 
 # Tiles of about this many bytes stay near the processor.
-_COMFORTABLE = 2**23
+_COMFORTABLE = 2**24
 # With fewer outputs at a time the calls cost more than the work.
 _FEWEST = 64
-_INDEX_BYTES = 8
+_INDEX_BYTES = 2 * 8  # while a table of places is made, in whole numbers of 8 bytes
 
 
 @dataclass
