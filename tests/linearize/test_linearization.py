@@ -1,4 +1,4 @@
-"""J against jacrev, J and J^T against each other, probes against the curvature they stand for."""
+"""Dense rows against jacrev, and probes against the curvature they stand for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import logging
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from proxlin.errors import InvalidInputError, UnsupportedModuleError
+from proxlin.errors import InvalidInputError
 from proxlin.linearize import Differentiable, linearize
 from tests.linearize.networks import CHAINS, GENERAL, Autoencoder, Functional, bottleneck, stack
 from tests.linearize.stand_in import StandIn, oracle, problem_of
@@ -27,25 +26,6 @@ def test_rows_are_the_jacobian(name: str) -> None:
     assert rows.dtype == torch.float64
     torch.testing.assert_close(rows, oracle(problem, theta, batch), rtol=1e-9, atol=1e-11)
     assert linearization.path == ("chain" if name in CHAINS else "general")
-
-
-@pytest.mark.parametrize("name", BOTH)
-def test_products_are_those_of_the_jacobian(name: str) -> None:
-    make, shape = BOTH[name]
-    problem, theta, batch = problem_of(make(), *shape)
-    linearization = linearize(problem, theta, batch)
-    jacobian = oracle(problem, theta, batch)
-    direction = torch.randn_like(theta)
-    cotangents = torch.randn(5, *linearization.residual.shape, dtype=torch.float64)
-    torch.testing.assert_close(linearization.residual, problem.residual(theta, batch))
-    for _ in range(2):  # the second call reuses what the first one kept
-        torch.testing.assert_close(linearization.apply(direction), jacobian @ direction)
-    expected = torch.einsum("kbn,bnd->kd", cotangents, jacobian)
-    torch.testing.assert_close(linearization.adjoint(cotangents[0]), expected[0])
-    torch.testing.assert_close(linearization.adjoint(cotangents), expected)
-    there = linearization.apply(direction).mul(cotangents[1]).sum()
-    back = linearization.adjoint(cotangents[1]).dot(direction)
-    torch.testing.assert_close(there, back)
 
 
 def test_float32_rows_are_as_good_as_float32_allows() -> None:
@@ -97,6 +77,35 @@ def test_residual_of_ones_own_takes_the_general_road() -> None:
     torch.testing.assert_close(linearization.rows(), oracle(problem, problem.start, batch))
 
 
+def test_residual_that_differentiates_the_network_itself() -> None:
+    """u'(x) - u(x) for a net u: derivatives inside the residual, as for differential equations."""
+
+    def equation(call: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        value, slope = torch.func.jvp(call, batch, (torch.ones_like(batch[0]),))
+        return slope - value
+
+    torch.manual_seed(0)
+    problem = StandIn(stack(nn.Linear(1, 5), nn.Tanh(), nn.Linear(5, 1)).double(), equation)
+    batch = (torch.randn(6, 1, dtype=torch.float64),)
+    linearization = linearize(problem, problem.start, batch)
+    jacobian = oracle(problem, problem.start, batch)
+    direction = torch.randn_like(problem.start)
+    torch.testing.assert_close(linearization.rows(), jacobian)
+    torch.testing.assert_close(linearization.apply(direction), jacobian @ direction)
+    cotangent = torch.randn_like(linearization.residual)
+    expected = torch.einsum("bn,bnd->d", cotangent, jacobian)
+    torch.testing.assert_close(linearization.adjoint(cotangent), expected)
+
+
+def test_samples_may_be_numbers_of_rows() -> None:
+    torch.manual_seed(0)
+    problem = StandIn(stack(nn.Embedding(7, 3), nn.Linear(3, 2)).double())
+    batch = (torch.tensor([1, 4, 4, 0]), torch.randn(4, 2, dtype=torch.float64))
+    linearization = linearize(problem, problem.start, batch)
+    assert linearization.path == "general"
+    torch.testing.assert_close(linearization.rows(), oracle(problem, problem.start, batch))
+
+
 def test_wide_outputs_are_taken_from_the_side_of_the_parameters() -> None:
     network = stack(nn.Linear(1, 2), nn.LayerNorm(2), nn.Linear(2, 60, bias=False))
     network[2].weight.requires_grad_(False)
@@ -120,6 +129,15 @@ def test_a_chain_that_is_not_what_it_seems_is_noticed(caplog: pytest.LogCaptureF
     assert linearization.path == "general"
     assert "do not reproduce its derivative" in caplog.text
     torch.testing.assert_close(rows, oracle(problem, problem.start, batch))
+    assert linearize(problem, problem.start, batch).path == "general"
+
+
+def test_a_diverged_theta_says_nothing_about_the_chain() -> None:
+    problem, theta, batch = problem_of(stack(nn.Linear(3, 3), nn.Tanh()), 3)
+    assert linearize(problem, theta * torch.nan, batch).rows().isnan().any()
+    linearization = linearize(problem, theta, batch)
+    assert linearization.path == "chain"
+    torch.testing.assert_close(linearization.rows(), oracle(problem, theta, batch))
 
 
 def test_hooks_are_not_overlooked() -> None:
@@ -160,79 +178,6 @@ def test_probes_depend_on_the_seed_alone() -> None:
     halves = [linearization.probes(weights, 3, again) for _ in range(2)]
     torch.testing.assert_close(first, torch.cat(halves))
     assert not torch.equal(first[:3], first[3:])
-
-
-class Cubed(torch.autograd.Function):
-    """x^3 with a backward pass that cannot be differentiated, and nothing else."""
-
-    @staticmethod
-    def forward(ctx: object, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)  # type: ignore[attr-defined]
-        return x**3
-
-    @staticmethod
-    def backward(ctx: object, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return torch.from_numpy((3 * x**2 * grad).detach().numpy())
-
-
-class Doubled(torch.autograd.Function):
-    """2x with a backward pass that can be differentiated, but no forward mode."""
-
-    @staticmethod
-    def forward(ctx: object, x: Tensor) -> Tensor:
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx: object, grad: Tensor) -> Tensor:
-        return 2 * grad
-
-
-class Custom(nn.Module):
-    def __init__(self, function: type[torch.autograd.Function]) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 2)
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function.apply(self.layer(x))
-
-
-def test_a_function_without_forward_mode_is_differentiated_twice() -> None:
-    problem, theta, batch = problem_of(Custom(Doubled), 3)
-    linearization = linearize(problem, theta, batch)
-    direction = torch.randn_like(theta)
-    rows = linearization.rows()  # torch.func refuses such a function: one row at a time
-    torch.testing.assert_close(linearization.apply(direction), rows @ direction)
-    expected = linearize(problem_of(nn.Linear(3, 2), 3)[0], theta, batch).rows()
-    torch.testing.assert_close(rows, 2 * expected)
-
-
-def test_a_derivative_that_cannot_be_had_is_refused_not_guessed() -> None:
-    problem, theta, batch = problem_of(Custom(Cubed), 3)
-    linearization = linearize(problem, theta, batch)
-    with pytest.raises(UnsupportedModuleError, match="forward-mode or twice differentiable"):
-        linearization.apply(torch.randn_like(theta))
-    cotangent = torch.randn_like(linearization.residual)
-    expected = torch.einsum("bn,bnd->d", cotangent, linearization.rows())
-    torch.testing.assert_close(linearization.adjoint(cotangent), expected)
-
-
-def test_attention_without_any_second_derivative_still_gives_products() -> None:
-    class Fused(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.mix = nn.Linear(4, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.mix(x).unflatten(-1, (1, 4)).transpose(1, 2)
-            return functional.scaled_dot_product_attention(x, x, x).flatten(1)
-
-    problem, theta, batch = problem_of(Fused(), 5, 4)
-    linearization = linearize(problem, theta, batch)
-    direction = torch.randn_like(theta)
-    expected = oracle(problem, theta, batch) @ direction
-    torch.testing.assert_close(linearization.apply(direction), expected)
 
 
 def test_parameters_that_play_no_part_have_zero_columns() -> None:

@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from proxlin.layout import Layout
+from proxlin.rows import Batch
 
 
 class Differentiable(Protocol):
@@ -27,6 +28,6 @@ class Differentiable(Protocol):
         """Whether residual(theta, batch) = (network(batch[0]) - constant).flatten(1)."""
         ...
 
-    def residual(self, theta: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
+    def residual(self, theta: Tensor, batch: Batch) -> Tensor:
         """F(theta; batch), shape (B, N); row i depends on sample i only."""
         ...

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
 from proxlin.linearize.differentiable import Differentiable
-
-Batch = tuple[Tensor, ...]
+from proxlin.rows import Batch
 
 
 @dataclass(frozen=True)
@@ -35,23 +34,27 @@ def footprint(problem: Differentiable, theta: Tensor, batch: Batch) -> Footprint
         leaf = theta.detach().requires_grad_(True)
         with torch.enable_grad():
             residual = problem.residual(leaf, rows_of(batch, slice(0, 1)))
-        own = {leaf.untyped_storage().data_ptr()}
-        own |= {t.untyped_storage().data_ptr() for t in problem.network.state_dict().values()}
+        own = {_block(tensor)[0] for tensor in (leaf, *problem.network.state_dict().values())}
         nodes = list(_nodes(residual))
-        held = {
-            storage.data_ptr(): storage.nbytes()
-            for node in nodes
-            for tensor in _saved(node)
-            if (storage := tensor.untyped_storage()).data_ptr() not in own
-        }
+        held = dict(_block(tensor) for node in nodes for tensor in _saved(node))
+        total = sum(size for place, size in held.items() if place not in own)
         custom = any(isinstance(node, BackwardCFunction) for node in nodes)
-        known[key] = Footprint(sum(held.values()) + residual.nbytes, custom)
+        known[key] = Footprint(total + residual.nbytes, custom)
     return known[key]
 
 
 def rows_of(batch: Batch, some: slice) -> Batch:
     """The chosen samples of a batch."""
     return tuple(tensor[some] for tensor in batch)
+
+
+def _block(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor's memory is and how large: views of one tensor share it."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+    except RuntimeError:  # wrapped by a derivative taken inside the residual
+        return id(tensor), tensor.nbytes
 
 
 def _nodes(value: Tensor) -> Iterator[Any]:

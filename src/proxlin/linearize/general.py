@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.func import jvp, vjp, vmap
 
 from proxlin.linearize.differentiable import Differentiable
-from proxlin.linearize.footprint import Batch, rows_of
+from proxlin.linearize.footprint import rows_of
 from proxlin.linearize.settings import all_derivatives, unfolds
+from proxlin.rows import Batch
 
 _LOG = logging.getLogger("proxlin")
 
@@ -31,11 +32,8 @@ class General:
     anchor: Tensor
     row_bytes: int  # kept by the forward pass of one sample
 
-    def least(self, outputs: int) -> int:
+    def per_direction(self, outputs: int) -> int:
         """The bytes of workspace for one direction of one sample."""
-        return self._per_direction(outputs)
-
-    def _per_direction(self, outputs: int) -> int:
         copies = _COPIES
         if unfolds(self.anchor.dtype):
             kernels = (getattr(m, "kernel_size", 1) for m in self.problem.network.modules())
@@ -44,7 +42,7 @@ class General:
 
     def fill(self, rows: Tensor, batch: Batch, max_bytes: int) -> None:
         """Write dF/dtheta into `rows` (B, N, d) with at most `max_bytes` of workspace."""
-        at_once = max(1, min(_COMFORTABLE, max_bytes) // self._per_direction(rows.shape[1]))
+        at_once = max(1, min(_COMFORTABLE, max_bytes) // self.per_direction(rows.shape[1]))
         roads: list[Callable[[Tensor, Batch, int], None]] = [self._reverse, self._one_by_one]
         if rows.shape[1] > rows.shape[2]:
             roads.insert(0, self._forward)

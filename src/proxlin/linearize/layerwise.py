@@ -31,7 +31,7 @@ class Layerwise:
         self.blueprint = Blueprint.draw(chain, weights, sample)
         self.part = self.blueprint.divide(len(chain.stages))
         self.workspace = survey(self.blueprint, self.part, sample)
-        self.trusted = False  # whether its rows have been found right
+        self.right: bool | None = None  # whether its rows are, once they were checked
         self._tables: dict[int, Tensor] = {}
 
     @property
@@ -127,11 +127,10 @@ class _Walk:
         for number in reversed(range(part.low, part.last + 1)):
             stage = self.blueprint.chain.stages[number]
             if isinstance(stage, Activation):
-                slope = self.record.slopes[number]
                 if isinstance(state, Windowed):
                     state = state.scaled(self._slopes(number, state))
                 else:
-                    state = state.scaled(slope)
+                    state = state.scaled(self.record.slopes[number])
             elif isinstance(stage, Layer):
                 onward = self._layer(state, number, stage, target)
                 if number == part.turn and isinstance(onward, Windowed):

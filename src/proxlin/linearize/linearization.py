@@ -14,11 +14,12 @@ from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError, MemoryBudgetError
 from proxlin.linearize.chain import read_chain
 from proxlin.linearize.differentiable import Differentiable
-from proxlin.linearize.footprint import Batch, rows_of
+from proxlin.linearize.footprint import rows_of
 from proxlin.linearize.general import General
 from proxlin.linearize.layerwise import Layerwise
 from proxlin.linearize.products import Products
 from proxlin.linearize.record import NotAChainError, Weights
+from proxlin.rows import Batch
 
 _LOG = logging.getLogger("proxlin")
 _KNOWN: WeakKeyDictionary[nn.Module, dict[Hashable, Layerwise]] = WeakKeyDictionary()
@@ -86,7 +87,7 @@ class Linearization:
         result = self.residual.numel() * size * self.anchor.itemsize
         way = self._layerwise
         general = General(self._problem, self.anchor, self._products.row_bytes)
-        least = way.workspace.least if way else general.least(outputs)
+        least = way.workspace.least if way else general.per_direction(outputs)
         if result + least > self.max_bytes:
             raise MemoryBudgetError(self._too_large(result + least))
         if result + least + self._products.graph_bytes > self.max_bytes // 2:
@@ -95,14 +96,15 @@ class Linearization:
         rows = self.residual.new_empty(*self.residual.shape, size)
         if way is not None:
             self._fill(rows, way, free)
-            if way.trusted or self._is_right(rows[:1]):
-                way.trusted = True
+            if way.right is None:
+                way.right = self._is_right(rows[0])
+            if way.right is not False:
                 return rows
             _LOG.warning(
                 "The layers of %s do not reproduce its derivative; torch.func is used instead.",
                 type(self._problem.network).__name__,
             )
-            self.__dict__["_layerwise"] = None
+            del self._layerwise
         general.fill(rows, self._batch, free)
         return rows
 
@@ -139,7 +141,9 @@ class Linearization:
             except NotAChainError as reason:
                 _LOG.debug("%s is not a chain: %s", type(problem.network).__name__, reason)
                 return None
-        return known[key] if known[key].outputs == self.residual.shape[1] else None
+        way = known[key]
+        usable = way.outputs == self.residual.shape[1] and way.right is not False
+        return way if usable else None
 
     @property
     def _weights(self) -> Weights:
@@ -150,16 +154,18 @@ class Linearization:
         columns = {name: layout.slice(name) for name in layout.names}
         way.fill(rows, self._batch[0], self._weights, columns, room=room)
 
-    def _is_right(self, rows: Tensor) -> bool:
-        """Whether J_1^T u agrees with automatic differentiation for one u of random signs."""
+    def _is_right(self, rows: Tensor) -> bool | None:
+        """Whether J_1^T u agrees with automatic differentiation for one u of random signs.
+
+        None if that cannot be said, because theta has diverged.
+        """
         first = Products(self._problem, self.anchor, rows_of(self._batch, slice(0, 1)), 2**62)
         signs = _signs(first.residual, torch.Generator(rows.device).manual_seed(0))
-        expected = first.adjoint(signs)
-        found = signs.flatten() @ rows[0]
-        scale = rows[0].abs().sum(0)
+        error = signs.flatten() @ rows - first.adjoint(signs)
+        if not bool(error.isfinite().all()):
+            return None
         tolerance = 1e-3 if rows.dtype == torch.float32 else 1e-8
-        # Written so that NaN on both sides, from a diverged theta, passes.
-        return not bool(((found - expected).norm() > tolerance * scale.norm()).item())
+        return bool(error.norm() <= tolerance * rows.abs().sum(0).norm())
 
 
 def linearize(

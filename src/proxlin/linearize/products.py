@@ -11,8 +11,9 @@ from torch.autograd import forward_ad
 
 from proxlin.errors import UnsupportedModuleError
 from proxlin.linearize.differentiable import Differentiable
-from proxlin.linearize.footprint import Batch, footprint, rows_of
+from proxlin.linearize.footprint import footprint, rows_of
 from proxlin.linearize.settings import all_derivatives, quietly
+from proxlin.rows import Batch
 
 _LOG = logging.getLogger("proxlin")
 
