@@ -1,0 +1,53 @@
+"""The proximal operator of every lp norm."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_exponent
+from proxlin.prox.arguments import check_vectors, column_per_vector
+from proxlin.prox.implicit import Split
+from proxlin.prox.norms import norm
+from proxlin.prox.simplex import depths
+
+LARGEST = 1e15  # exponents beyond this, and their duals, are told from inf and 1 by rounding only
+
+
+def prox_norm(v: Tensor, *, p: float, step: float | Tensor) -> Tensor:
+    """argmin_x step * ||x||_p + 1/2 ||x - v||_2^2, for each vector along the last dimension.
+
+    `step` >= 0 is a number, or a tensor with one value per vector. Vectors with ||v||_q <= step
+    (1/p + 1/q = 1) become exactly 0. Gradients flow to v and to step; where the operator has a kink
+    they are one-sided. A vector that holds NaN or infinity becomes NaN and disturbs no other.
+
+    >>> prox_norm(torch.tensor([[3.0, -0.5], [3.0, 4.0]]), p=1, step=1.0)
+    tensor([[ 2., -0.],
+            [ 2.,  3.]])
+    """
+    p = check_exponent("p", p)
+    check_vectors("v", v)
+    t = column_per_vector("step", step, v)
+    if v.numel() == 0:
+        return v.clone()
+    if p - 1.0 <= 1.0 / LARGEST:
+        return v - torch.clamp(v, -t, t)
+    if p == 2:
+        length = norm(v, p=2).unsqueeze(-1)
+        return v * (torch.relu(length - t) / torch.where(length == 0, 1.0, length))
+    if p >= LARGEST:
+        magnitude = v.abs()
+        _, level = depths(magnitude, t)
+        level = torch.relu(level)
+        return torch.where(magnitude.sum(-1, keepdim=True) <= t, 0.0, torch.clamp(v, -level, level))
+    return split_vectors(v, t, p=p, dual=False)
+
+
+def split_vectors(v: Tensor, t: Tensor, *, p: float, dual: bool) -> Tensor:
+    """`Split` for any leading dimensions; t is a column per vector, or one for all."""
+    rows = v.reshape(math.prod(v.shape[:-1]), v.shape[-1])
+    column = t.expand(*v.shape[:-1], 1).reshape(-1, 1)
+    part: Tensor = Split.apply(rows, column, p, dual)  # type: ignore[no-untyped-call]
+    return part.view(v.shape)
