@@ -1,1 +1,57 @@
-"""proxlin."""
+"""proxlin: train models that outliers cannot pull away.
+
+Minimises (1/n) sum_i ||F(theta; x_i)||_p + g(theta) over theta in C with model-based methods.
+"""
+
+from proxlin.methods import MBO, SGD, Adam, Probed
+from proxlin.metric import Diagonal, Euclidean
+from proxlin.minimize import Progress, minimize
+from proxlin.problem import Problem
+from proxlin.result import History, Result, Status
+from proxlin.search import Armijo
+from proxlin.subproblem import ADMM, SADM, InnerADMM, Subgradient
+from proxlin.terms import (
+    Ball,
+    Box,
+    ElasticNet,
+    GroupLasso,
+    Lasso,
+    LpNorm,
+    NonNegative,
+    Ridge,
+    Simplex,
+    Tied,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ADMM",
+    "MBO",
+    "SADM",
+    "SGD",
+    "Adam",
+    "Armijo",
+    "Ball",
+    "Box",
+    "Diagonal",
+    "ElasticNet",
+    "Euclidean",
+    "GroupLasso",
+    "History",
+    "InnerADMM",
+    "Lasso",
+    "LpNorm",
+    "NonNegative",
+    "Probed",
+    "Problem",
+    "Progress",
+    "Result",
+    "Ridge",
+    "SADM",
+    "Simplex",
+    "Status",
+    "Subgradient",
+    "Tied",
+    "minimize",
+]

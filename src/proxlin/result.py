@@ -48,7 +48,7 @@ class Result:
 
     status: Status
     objective: float  # full objective at theta, never an estimate
-    stationarity: float | None  # h * ||theta - minimiser of the model||, None if not measured
+    stationarity: float | None  # h * ||theta - minimiser of its model||, last measured; or None
     seconds: float
     iterations: int
     history: History

@@ -1,0 +1,53 @@
+"""Budget: how much of a run's time and steps is used."""
+
+from __future__ import annotations
+
+import time
+
+from proxlin._checks import check_count, check_positive
+from proxlin.result import Status
+
+
+class Budget:
+    """The time and step limits of one run; methods read their schedules off `progress`."""
+
+    def __init__(self, max_seconds: float | None, max_iter: int | None) -> None:
+        self.max_seconds = (
+            None if max_seconds is None else check_positive("max_seconds", max_seconds)
+        )
+        self.max_iter = None if max_iter is None else check_count("max_iter", max_iter, minimum=0)
+        self.iteration = 0
+        self.reserve = 0.0  # seconds kept back for the last evaluation
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self._started
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any limit is set."""
+        return self.max_seconds is not None or self.max_iter is not None
+
+    @property
+    def progress(self) -> float:
+        """The share of the scarcer budget that is used, in [0, 1]; 0 without a budget."""
+        shares = [0.0]
+        if self.max_iter is not None:
+            shares.append(self.iteration / max(self.max_iter, 1))
+        if self.max_seconds is not None:
+            shares.append(self.seconds / max(self.max_seconds - self.reserve, 1e-9))
+        return min(1.0, max(shares))
+
+    def expired(self) -> bool:
+        """Whether the time is up, the reserve set aside."""
+        if self.max_seconds is None:
+            return False
+        return self.seconds >= self.max_seconds - self.reserve
+
+    def exhausted(self) -> Status | None:
+        """The limit that is reached, if any."""
+        if self.max_iter is not None and self.iteration >= self.max_iter:
+            return Status.ITERATIONS
+        return Status.TIME if self.expired() else None

@@ -1,0 +1,40 @@
+"""Dense curvature: the whole d x d average in float64, for small d."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class DenseCurvature:
+    """C as a d x d matrix; memory 2 * 8 d^2 bytes, a Cholesky factorisation for each renewal."""
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        self.matrix = torch.zeros(size, size, dtype=torch.float64, device=device)  # C
+        self._factor = torch.empty(0)
+
+    @property
+    def scale(self) -> float:
+        """The mean of the diagonal of C."""
+        return float(self.matrix.diagonal().mean())
+
+    def add(self, probes: Tensor, weight: float) -> None:
+        """C <- (1 - weight) C + weight * mean of v v^T over the probes (K, d)."""
+        rows = probes.double()
+        self.matrix.addmm_(rows.T, rows, beta=1 - weight, alpha=weight / rows.shape[0])
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the Cholesky factor of C + damping * scale * I + diag(extra)."""
+        shift = damping * self.scale + extra.double()
+        damped = self.matrix + torch.diag(shift.expand(self.matrix.shape[0]))
+        self._factor = torch.linalg.cholesky(damped)
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """A^{-1} vector."""
+        solution = torch.cholesky_solve(vector.double().unsqueeze(1), self._factor)
+        return solution.squeeze(1).to(vector.dtype)
+
+    def quadratic(self, vector: Tensor) -> float:
+        """vector^T C vector."""
+        wide = vector.double()
+        return float(wide @ (self.matrix @ wide))

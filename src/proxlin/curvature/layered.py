@@ -1,0 +1,150 @@
+"""Layered curvature: one block of C for each layer, for d beyond what a dense matrix allows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from proxlin.curvature.layers import LayerPiece
+
+_BLOCK_NUMBERS = 2**23  # entries that the unit blocks of one layer may hold
+
+
+class LayerBlock(Protocol):
+    """The curvature of one layer's matrix."""
+
+    def add(self, rows: Tensor, weight: float) -> None: ...  # noqa: D102
+    def factor(self, damping: float, extra: Tensor) -> None: ...  # noqa: D102
+    def solve(self, matrix: Tensor) -> Tensor: ...  # noqa: D102
+    def quadratic(self, matrix: Tensor) -> float: ...  # noqa: D102
+    def trace(self) -> float: ...  # noqa: D102
+
+
+class UnitBlocks:
+    """One dense block for each output unit; exact for a last linear layer.
+
+    Memory 2 * units * width^2 numbers.
+    """
+
+    def __init__(self, units: int, width: int, like: Tensor) -> None:
+        self.blocks = like.new_zeros(units, width, width)
+        self._factor = torch.empty(0)
+
+    def add(self, rows: Tensor, weight: float) -> None:
+        """Average in the probes' rows (K, units, width)."""
+        by_unit = rows.transpose(0, 1)
+        self.blocks.baddbmm_(
+            by_unit.transpose(1, 2), by_unit, beta=1 - weight, alpha=weight / rows.shape[0]
+        )
+
+    def trace(self) -> float:
+        """The trace of all blocks."""
+        return float(self.blocks.diagonal(dim1=1, dim2=2).sum())
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the Cholesky factors of block + damping * (mean diagonal) I + diag(extra)."""
+        units, width, _ = self.blocks.shape
+        shift = damping * self.trace() / (units * width) + extra
+        damped = self.blocks.double()
+        damped.diagonal(dim1=1, dim2=2).add_(shift)
+        self._factor = torch.linalg.cholesky(damped)
+
+    def solve(self, matrix: Tensor) -> Tensor:
+        """Solve for every unit at once."""
+        solution = torch.cholesky_solve(matrix.double().unsqueeze(2), self._factor)
+        return solution.squeeze(2).to(matrix.dtype)
+
+    def quadratic(self, matrix: Tensor) -> float:
+        """The sum over units of row^T block row."""
+        column = matrix.unsqueeze(2)
+        return float((column * (self.blocks @ column)).sum(dtype=torch.float64))
+
+
+class KroneckerBlock:
+    """C ~ left (x) right / trace, from E[V V^T] and E[V^T V] of the layer's probes V.
+
+    If C is a Kronecker product this is exact, since then E[V V^T] = L tr R, E[V^T V] = R tr L.
+    Memory 3 * (units^2 + width^2) numbers.
+    """
+
+    def __init__(self, units: int, width: int, like: Tensor) -> None:
+        self.left = like.new_zeros(units, units)
+        self.right = like.new_zeros(width, width)
+        self._left_basis = self._right_basis = self._spectrum = self._damped = torch.empty(0)
+
+    def add(self, rows: Tensor, weight: float) -> None:
+        """Average in the probes' rows (K, units, width)."""
+        side = rows.transpose(0, 1).flatten(1)
+        self.left.addmm_(side, side.T, beta=1 - weight, alpha=weight / rows.shape[0])
+        tall = rows.flatten(0, 1)
+        self.right.addmm_(tall.T, tall, beta=1 - weight, alpha=weight / rows.shape[0])
+
+    def trace(self) -> float:
+        """The trace of the block."""
+        return float(self.left.diagonal().sum())
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the eigenbases; `extra` must be the same for every entry of the layer."""
+        trace = max(self.trace(), torch.finfo(self.left.dtype).tiny)
+        left, self._left_basis = torch.linalg.eigh(self.left)
+        right, self._right_basis = torch.linalg.eigh(self.right)
+        self._spectrum = torch.outer(left.clamp_min(0), right.clamp_min(0)) / trace
+        shift = damping * trace / self._spectrum.numel() + extra.max().to(self.left.dtype)
+        self._damped = self._spectrum + shift
+
+    def _rotate(self, matrix: Tensor) -> Tensor:
+        return self._left_basis.T @ matrix @ self._right_basis
+
+    def solve(self, matrix: Tensor) -> Tensor:
+        """Divide by the damped spectrum in the eigenbasis."""
+        return self._left_basis @ (self._rotate(matrix) / self._damped) @ self._right_basis.T
+
+    def quadratic(self, matrix: Tensor) -> float:
+        """The squared coordinates in the eigenbasis, weighted with the spectrum."""
+        return float((self._rotate(matrix).square() * self._spectrum).sum(dtype=torch.float64))
+
+
+class LayeredCurvature:
+    """Blocks for each layer: unit by unit where they fit, a Kronecker product beyond."""
+
+    def __init__(self, pieces: list[LayerPiece], like: Tensor) -> None:
+        self.pieces = pieces
+        self.blocks: list[LayerBlock] = [_block(piece, like) for piece in pieces]
+        self.size = like.numel()
+
+    @property
+    def scale(self) -> float:
+        """The mean of the diagonal of C."""
+        return sum(block.trace() for block in self.blocks) / self.size
+
+    def add(self, probes: Tensor, weight: float) -> None:
+        """Average the probes (K, d) into every layer."""
+        for piece, block in zip(self.pieces, self.blocks, strict=True):
+            block.add(piece.take(probes), weight)
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the factor of every layer."""
+        for piece, block in zip(self.pieces, self.blocks, strict=True):
+            block.factor(damping, piece.take(extra.unsqueeze(0))[0])
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """Solve layer by layer."""
+        solution = torch.empty_like(vector)
+        for piece, block in zip(self.pieces, self.blocks, strict=True):
+            piece.put(block.solve(piece.take(vector.unsqueeze(0))[0]), solution)
+        return solution
+
+    def quadratic(self, vector: Tensor) -> float:
+        """The sum over layers."""
+        return sum(
+            block.quadratic(piece.take(vector.unsqueeze(0))[0])
+            for piece, block in zip(self.pieces, self.blocks, strict=True)
+        )
+
+
+def _block(piece: LayerPiece, like: Tensor) -> LayerBlock:
+    if piece.units * piece.width**2 <= _BLOCK_NUMBERS:
+        return UnitBlocks(piece.units, piece.width, like)
+    return KroneckerBlock(piece.units, piece.width, like)

@@ -1,0 +1,55 @@
+"""The loss of one row: ||r||_p, or ||r||_2^2 for the smooth baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_exponent
+from proxlin.errors import InvalidInputError
+from proxlin.prox import norm
+
+Exponent = float | Literal["mse"]
+
+_STEEPEST = 50.0  # exponents beyond are as good as infinite, and their powers overflow
+
+
+@dataclass(frozen=True)
+class RowLoss:
+    """r -> ||r||_p for p in [1, inf], or r -> ||r||_2^2 for p = "mse"."""
+
+    p: Exponent
+
+    def __post_init__(self) -> None:
+        if self.p == "mse":
+            return
+        if isinstance(self.p, str):
+            raise InvalidInputError(f'p must be a number >= 1, inf or "mse"; got {self.p!r}.')
+        object.__setattr__(self, "p", check_exponent("p", self.p))
+
+    def __call__(self, residual: Tensor) -> Tensor:
+        """The loss of each row of `residual` (..., N), shape (...)."""
+        if self.p == "mse":
+            return residual.square().sum(-1)
+        return norm(residual, p=float(self.p))
+
+    def curvature_weights(self, residual: Tensor, floor: float) -> Tensor:
+        """Weights w of a quadratic in r with the loss's slope at r and at least its curvature.
+
+        For 1 <= p <= 2 it is w = (|r| / ||r||_p)^(p-2) / ||r||_p, which majorises the loss; for
+        p > 2 the diagonal of the Hessian, p - 1 times that. Entries below `floor` times the mean
+        |r| of all rows count as that: where |r| -> 0 the weights of p < 2 grow without bound.
+        """
+        if self.p == "mse":
+            return torch.full_like(residual, 2.0)
+        p = min(float(self.p), _STEEPEST)
+        size = residual.abs()
+        least = (floor * size.mean()).clamp_min(torch.finfo(size.dtype).tiny ** 0.5)
+        size = size.clamp_min(least)
+        length = norm(size, p=p).unsqueeze(-1)
+        if p == 2.0:
+            return (1.0 / length).expand_as(size)
+        return max(1.0, p - 1.0) * (size / length).pow(p - 2.0) / length

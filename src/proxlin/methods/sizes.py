@@ -1,0 +1,38 @@
+"""Batch sizes that fit a net: as many rows as keep the machine busy without filling its cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxlin.problem import Problem
+
+_ACTIVATIONS = 2**20  # of one batch
+
+
+def fitting_batch_size(problem: Problem) -> int:
+    """A power of two between 32 and 1024 whose batch has about a million activations."""
+    rows = _ACTIVATIONS // max(activations_of_a_row(problem), 1)
+    size = 1 << max(rows, 1).bit_length() - 1
+    return min(max(size, 32), 1024, problem.n_rows)
+
+
+def activations_of_a_row(problem: Problem) -> int:
+    """The numbers that the leaf modules put out for one row."""
+    count = 0
+
+    def tally(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        nonlocal count
+        count += output.numel() if isinstance(output, Tensor) else 0
+
+    leaves = [m for m in problem.network.modules() if not any(m.children())]
+    hooks = [leaf.register_forward_hook(tally) for leaf in leaves]
+    try:
+        with torch.no_grad():
+            problem.residual(problem.theta(), problem.rows.take(slice(0, 1)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(count, problem.n_outputs)

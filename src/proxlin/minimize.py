@@ -1,0 +1,233 @@
+"""minimize: the one entry point and the one loop."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_positive
+from proxlin.budget import Budget
+from proxlin.errors import InvalidInputError
+from proxlin.methods import Method, Step, method_named
+from proxlin.problem import Problem
+from proxlin.result import History, Result, Status
+
+_LOG = logging.getLogger("proxlin")
+
+_EVALUATION_SHARE = 0.1  # of a time budget goes into evaluating the full objective
+_EVALUATIONS = 20  # of a budget of steps: evaluate after every twentieth of it
+_PATIENCE = 8  # evaluations without progress that end a run without a budget
+_PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each evaluation of the full objective."""
+
+    iteration: int
+    seconds: float
+    objective: float  # at the point just evaluated
+    best: float  # lowest so far
+    stationarity: float | None
+    share: float  # of the budget used, in [0, 1]
+    theta: Tensor  # (d,) the point just evaluated; do not change it
+
+
+Callback = Callable[[Progress], bool | None]
+
+
+def minimize(
+    problem: Problem,
+    method: str | Method = "probed",
+    *,
+    max_seconds: float | None = 60.0,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    seed: int = 0,
+    callbacks: Iterable[Callback] = (),
+    keep_start: bool = False,
+) -> Result:
+    """Minimise the problem and leave the best parameters seen in its module.
+
+    Parameters
+    ----------
+    method
+        Settings such as `Adam(learning_rate=1e-2)`, or a name for the defaults of one.
+    max_seconds, max_iter
+        Budgets; the first to run out ends the run. With neither, a run ends when it stops making
+        progress. Runs with the same seed give the same bits when only `max_iter` is set.
+    tol
+        Converged when the measured stationarity is at most this; needs a method that measures it.
+    callbacks
+        Called with a `Progress` after each evaluation; returning True stops the run.
+    keep_start
+        Keep the starting point in `result.start`.
+
+    Ctrl-C ends the run and returns the best point so far.
+    """
+    settings = method_named(method) if isinstance(method, str) else method
+    if tol is not None:
+        check_positive("tol", tol)
+        if not settings.measures_stationarity:
+            raise InvalidInputError(
+                f"tol needs a method that measures stationarity; {type(settings).__name__} does"
+                ' not. Use method="probed" or "mbo-admm", or a budget instead.'
+            )
+    run = _Run(problem, settings, Budget(max_seconds, max_iter), tol, tuple(callbacks))
+    with _flushed_denormals():
+        return run.carry_out(torch.Generator().manual_seed(seed), keep_start)
+
+
+class _Run:
+    """One call of minimize: the best point, the history, and when to look and to stop."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        method: Method,
+        budget: Budget,
+        tol: float | None,
+        callbacks: tuple[Callback, ...],
+    ) -> None:
+        self.problem = problem
+        self.method = method
+        self.budget = budget
+        self.tol = tol
+        self.callbacks = callbacks
+        self.history = History()
+        self.remarks: list[str] = []
+        self.best = math.inf
+        self.best_theta = torch.empty(0)
+        self.stationarity: float | None = None  # at the last point whose model was solved
+        self.cost = 0.0  # seconds of the latest evaluation
+        self.evaluated_at = (0, 0.0)  # iteration and seconds of the latest evaluation
+        self.stale = 0  # evaluations since the best objective last fell noticeably
+
+    def carry_out(self, generator: torch.Generator, keep_start: bool) -> Result:
+        problem = self.problem
+        start = problem.theta()
+        theta = problem.penalty.project(start)
+        if not torch.equal(theta, start):
+            self._remark("The start point was outside the constraint and has been projected on it.")
+        self.best_theta = theta.clone()
+        if self._evaluate(theta, Step()) is None and not math.isfinite(self.best):
+            raise InvalidInputError(
+                "the objective must be finite at the start point; got NaN or infinity."
+                " Scale the data or start from smaller parameters."
+            )
+        try:
+            status = self._loop(self.method.init(problem, theta.clone(), generator))
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        problem.assign(self.best_theta)
+        return Result(
+            status=status,
+            objective=self.best,
+            stationarity=self.stationarity,
+            seconds=self.budget.seconds,
+            iterations=self.budget.iteration,
+            history=self.history,
+            theta=self.best_theta,
+            start=start if keep_start else None,
+            remarks=tuple(self.remarks),
+        )
+
+    def _loop(self, state: object) -> Status:
+        while (status := self.budget.exhausted()) is None:
+            step = self.method.step(self.problem, state, self.budget)
+            self.budget.iteration += 1
+            for remark in step.remarks:
+                self._remark(remark)
+            if self.tol is not None and _at_most(step.stationarity, self.tol):
+                self.stationarity = step.stationarity
+                return Status.CONVERGED  # measured before the step: the point stays as it was
+            if step.objective is not None:
+                status = self._take(self.method.candidates(state)[0], step.objective, step)
+            elif self._due():
+                status = self._evaluate(self.method.candidates(state)[0], step)
+            status = status or step.status
+            if status is not None:
+                break
+        if status in (Status.TIME, Status.ITERATIONS):
+            for candidate in self.method.candidates(state):
+                status = self._evaluate(candidate, Step()) or status
+        return status
+
+    def _due(self) -> bool:
+        """Whether the full objective is worth a look now: by time, or by steps without a clock."""
+        iteration, seconds = self.evaluated_at
+        if self.budget.max_seconds is not None:
+            return self.budget.seconds - seconds >= self.cost / _EVALUATION_SHARE
+        if self.budget.max_iter is not None:
+            every = math.ceil(self.budget.max_iter / _EVALUATIONS)
+            return self.budget.iteration - iteration >= every
+        every = math.ceil(self.problem.n_rows / 64)
+        return self.budget.iteration - iteration >= every
+
+    def _evaluate(self, theta: Tensor, step: Step) -> Status | None:
+        before = self.budget.seconds
+        objective = self.problem.objective(theta)
+        self.cost = self.budget.seconds - before
+        self.budget.reserve = 1.2 * self.cost
+        return self._take(theta, objective, step)
+
+    def _take(self, theta: Tensor, objective: float, step: Step) -> Status | None:
+        """Record an evaluated point, keep it if it is the best, tell the callbacks."""
+        budget = self.budget
+        self.evaluated_at = (budget.iteration, budget.seconds)
+        if not math.isfinite(objective):
+            return Status.NON_FINITE
+        improved = objective < self.best
+        self.stale = 0 if objective < self.best - _PROGRESS * abs(self.best) else self.stale + 1
+        if step.stationarity is not None:
+            self.stationarity = step.stationarity
+        if improved:
+            self.best, self.best_theta = objective, theta.clone()
+        record = {
+            "iteration": budget.iteration,
+            "seconds": budget.seconds,
+            "objective": objective,
+            "best": self.best,
+            **step.details,
+        }
+        if step.stationarity is not None:
+            record["stationarity"] = step.stationarity
+        self.history.add(record)
+        told = Progress(
+            budget.iteration, budget.seconds, objective, self.best, step.stationarity,
+            budget.progress, theta,
+        )  # fmt: skip
+        # Every callback hears of the point, also when an earlier one asks to stop.
+        asked = [callback(told) is True for callback in self.callbacks]
+        if any(asked):
+            return Status.STOPPED
+        if not budget.bounded and self.stale >= _PATIENCE:
+            return Status.NO_DECREASE
+        return None
+
+    def _remark(self, remark: str) -> None:
+        if remark not in self.remarks:
+            self.remarks.append(remark)
+            _LOG.warning(remark)
+
+
+def _at_most(measured: float | None, bound: float) -> bool:
+    return measured is not None and measured <= bound
+
+
+@contextmanager
+def _flushed_denormals() -> Iterator[None]:
+    """Treat denormal numbers as zero: a collapsed net fills its activations with them."""
+    tiny = torch.full((1,), 1e-40)
+    was_on = float(tiny * 1.0) == 0.0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(was_on)

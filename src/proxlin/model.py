@@ -1,0 +1,95 @@
+"""The convex model of the objective around an anchor: F is linearised, the norm is kept (Eq. 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from proxlin.errors import InvalidInputError
+from proxlin.linearize import Linearization, linearize
+from proxlin.metric import Euclidean, Metric
+from proxlin.problem import Problem
+from proxlin.rows import Batch
+from proxlin.terms import Penalty
+
+
+class ConvexModel:
+    """theta -> (1/n) sum_i ||F_i + J_i s||_p + g(theta) + 1/2 ||s||_H^2 with s = theta - anchor.
+
+    F_i and J_i are taken at the anchor; H is the metric of the proximal term (h I in Eq. 6).
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        anchor: Tensor,
+        metric: Metric | None = None,
+        *,
+        max_bytes: int = 2**30,
+    ) -> None:
+        if problem.p == "mse":
+            raise InvalidInputError(
+                'the convex model keeps a norm, so p must be a number >= 1 or inf; got "mse".'
+                " Use p=2, or another method for the mean squared error."
+            )
+        self.problem = problem
+        self.anchor = anchor.detach()
+        self.metric: Metric = metric or Euclidean()
+        self.max_bytes = max_bytes
+        self.p = float(problem.p)
+
+    @property
+    def penalty(self) -> Penalty:
+        """The regulariser and the constraint as one proximal object."""
+        return self.problem.penalty
+
+    @property
+    def n_rows(self) -> int:
+        """The number n of rows."""
+        return self.problem.n_rows
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Row numbers drawn independently and uniformly (App. E)."""
+        return torch.randint(self.n_rows, (size,), generator=generator)
+
+    def linearization(self, index: Tensor | None = None) -> Linearization:
+        """F and J at the anchor on the given rows, or on all."""
+        where = slice(0, self.n_rows) if index is None else index
+        return self._linearize(self.problem.rows.take(where))
+
+    def _linearize(self, batch: Batch) -> Linearization:
+        return linearize(self.problem, self.anchor, batch, max_bytes=self.max_bytes)
+
+    def value(self, theta: Tensor, index: Tensor | None = None) -> float:
+        """The model at theta over all rows, or over a sample of them."""
+        total, rows = 0.0, 0
+        for batch in self._batches(index):
+            linearization = self._linearize(batch)
+            predicted = linearization.residual + linearization.apply(theta - self.anchor)
+            total += float(self.problem.loss(predicted).sum(dtype=torch.float64))
+            rows += predicted.shape[0]
+        return total / rows + self._terms(theta)
+
+    def decrease(self, theta: Tensor, index: Tensor | None = None) -> float:
+        """Delta of Eq. 17: the model at theta minus the model at the anchor, on the same rows."""
+        total, rows = 0.0, 0
+        for batch in self._batches(index):
+            linearization = self._linearize(batch)
+            predicted = linearization.residual + linearization.apply(theta - self.anchor)
+            change = self.problem.loss(predicted).double()
+            change -= self.problem.loss(linearization.residual).double()
+            total += float(change.sum())
+            rows += predicted.shape[0]
+        return total / rows + self._terms(theta) - float(self.penalty.value(self.anchor))
+
+    def _terms(self, theta: Tensor) -> float:
+        distance = self.metric.distance(theta, self.anchor)
+        return float(self.penalty.value(theta)) + float(distance)
+
+    def _batches(self, index: Tensor | None) -> Iterator[Batch]:
+        size = max(1, self.problem.chunk_rows // 2)  # two passes at once need half the rows
+        if index is None:
+            return self.problem.chunks(size)
+        return (self.problem.rows.take(part) for part in index.split(size))

@@ -1,0 +1,111 @@
+"""The rows of the data: where they live, how a batch is taken, in which order they are visited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, default_collate
+
+from proxlin._checks import check_finite
+from proxlin.errors import InvalidInputError
+
+Batch = tuple[Tensor, ...]
+
+
+class Rows(Protocol):
+    """A table of rows that can be taken by index; `len(rows)` is their number."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`, each tensor rows first."""
+        ...
+
+
+class TensorRows:
+    """Rows of one or several tensors that share their first dimension."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = tuple(tensors)
+        lengths = {tensor.shape[0] if tensor.ndim else 0 for tensor in self.tensors}
+        if len(lengths) != 1:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors)
+            raise InvalidInputError(
+                f"data must hold tensors with the same number of rows; got shapes {shapes}."
+            )
+        if lengths == {0}:
+            raise InvalidInputError("data must hold at least one row; got none.")
+        for position, tensor in enumerate(self.tensors):
+            check_finite(f"data[{position}]", tensor)
+
+    def __len__(self) -> int:
+        return int(self.tensors[0].shape[0])
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`; a slice gives views, an index tensor copies."""
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
+class DatasetRows:
+    """Rows of a map-style torch Dataset, read when they are taken."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self.dataset = dataset
+        if len(self) == 0:
+            raise InvalidInputError("data must hold at least one row; got an empty Dataset.")
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`, stacked; rows of different shapes are refused."""
+        numbers = range(len(self))[index] if isinstance(index, slice) else index.tolist()
+        samples = [self.dataset[number] for number in numbers]
+        try:
+            stacked = default_collate(samples)
+        except RuntimeError as cause:
+            raise InvalidInputError(
+                "every row of the Dataset must have the same shape so that rows can be stacked;"
+                f" got {cause}."
+            ) from cause
+        batch = (stacked,) if isinstance(stacked, Tensor) else tuple(stacked)
+        for position, tensor in enumerate(batch):
+            check_finite(f"data[{position}]", tensor)
+        return batch
+
+
+def as_rows(data: Any) -> Rows:
+    """Turn a tensor, a tuple of tensors or a map-style Dataset into rows."""
+    if isinstance(data, Tensor):
+        return TensorRows((data,))
+    if isinstance(data, tuple | list) and data and all(isinstance(t, Tensor) for t in data):
+        return TensorRows(data)
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and isinstance(data, Dataset):
+        return DatasetRows(data)
+    raise InvalidInputError(
+        "data must be a tensor, a tuple of tensors (rows first) or a map-style torch Dataset;"
+        f" got {type(data).__name__}. Convert arrays with torch.as_tensor."
+    )
+
+
+class Shuffler:
+    """Batches of row numbers: every row once before any row twice, in a new order each time."""
+
+    def __init__(self, n_rows: int, batch_size: int, generator: torch.Generator) -> None:
+        self.n_rows = n_rows
+        self.batch_size = min(batch_size, n_rows)
+        self.generator = generator
+        self._batches: Iterator[Tensor] = iter(())
+
+    def next(self) -> Tensor:
+        """The row numbers of the next batch; a last short batch is left out of its round."""
+        index = next(self._batches, None)
+        if index is None:
+            order = torch.randperm(self.n_rows, generator=self.generator)
+            whole = self.n_rows - self.n_rows % self.batch_size
+            self._batches = iter(order[:whole].split(self.batch_size))
+            index = next(self._batches)
+        return index

@@ -1,0 +1,180 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from proxlin import Lasso, NonNegative, Problem, Ridge
+from proxlin.errors import InvalidInputError, UnsupportedModuleError
+
+
+def regression(n=20, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, 3, generator=generator, dtype=dtype)
+    y = torch.randn(n, 2, generator=generator, dtype=dtype)
+    torch.manual_seed(0)
+    return nn.Linear(3, 2).to(dtype), x, y
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 7, math.inf, "mse"])
+def test_objective_is_the_mean_row_norm_plus_g(p):
+    net, x, y = regression()
+    problem = Problem(net, (x, y), p, regularizer=Ridge(0.3))
+    r = (net(x) - y).detach()
+    losses = r.square().sum(1) if p == "mse" else torch.linalg.vector_norm(r, ord=p, dim=1)
+    g = 0.15 * sum(t.square().sum() for t in net.parameters())
+    expected = float(losses.mean() + g)
+    assert problem.objective(problem.theta()) == pytest.approx(expected, rel=1e-12)
+    torch.testing.assert_close(problem.row_losses(problem.theta()), losses)
+
+
+def test_objective_does_not_depend_on_the_chunks():
+    net, x, y = regression(n=37)
+    values = [
+        Problem(net, (x, y), chunk_rows=size).objective(Problem(net, (x, y)).theta())
+        for size in (1, 5, 37, 100)
+    ]
+    assert max(values) - min(values) < 1e-14
+
+
+def test_one_tensor_is_reconstructed():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(8, 8), nn.Unflatten(1, (2, 4)))
+    x = torch.randn(5, 2, 4)
+    problem = Problem(net, x, p=2)
+    expected = torch.linalg.vector_norm((net(x) - x).flatten(1), dim=1).mean().item()
+    assert problem.objective(problem.theta()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_gradient_matches_autograd_on_the_module():
+    net, x, y = regression()
+    problem = Problem(net, (x, y), p=1.5, regularizer=Ridge(0.1))
+    value, gradient = problem.value_and_gradient(problem.theta(), (x, y))
+    loss = torch.linalg.vector_norm(net(x) - y, ord=1.5, dim=1).mean()
+    loss = loss + 0.05 * sum(t.square().sum() for t in net.parameters())
+    loss.backward()
+    expected = torch.cat([t.grad.flatten() for t in net.parameters()])
+    torch.testing.assert_close(gradient, expected)
+    assert value == pytest.approx(loss.item())
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3, math.inf, "mse"])
+def test_zero_residual_gives_the_zero_sub_gradient(p):
+    x = torch.randn(4, 3)
+    problem = Problem(nn.Linear(3, 3), (x, torch.zeros(4, 3)), p)
+    _, gradient = problem.value_and_gradient(torch.zeros(12), (x, torch.zeros(4, 3)))
+    assert torch.equal(gradient, torch.zeros(12))
+
+
+def test_module_is_untouched_until_assigned():
+    net, x, y = regression()
+    net.train()
+    before = [t.clone() for t in net.parameters()]
+    problem = Problem(net, (x, y))
+    problem.objective(torch.zeros(8, dtype=torch.float64))
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+    assert net.training
+    problem.assign(torch.zeros(8, dtype=torch.float64))
+    assert all(not t.any() for t in net.parameters())
+
+
+def test_frozen_parameters_are_constants():
+    net, x, y = regression()
+    net.bias.requires_grad_(False)
+    problem = Problem(net, (x, y))
+    assert problem.layout.names == ("weight",)
+    bias = net.bias.clone()
+    problem.assign(torch.zeros(6, dtype=torch.float64))
+    assert torch.equal(net.bias, bias)
+    expected = (bias - y).abs().sum(1).mean().item()
+    assert problem.objective(problem.theta()) == pytest.approx(expected)
+
+
+def test_dropout_is_off():
+    x = torch.randn(6, 4)
+    net = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 4))
+    problem = Problem(net, x)
+    expected = (net[1](x) - x).abs().sum(1).mean().item()
+    assert problem.objective(problem.theta()) == pytest.approx(expected, rel=1e-6)
+
+
+class Pairs(Dataset):
+    def __init__(self, *tensors: Tensor) -> None:
+        self.tensors = tensors
+
+    def __len__(self):
+        return len(self.tensors[0])
+
+    def __getitem__(self, i):
+        return tuple(t[i] for t in self.tensors)
+
+
+def test_dataset_equals_tensors():
+    net, x, y = regression()
+    theta = Problem(net, (x, y)).theta()
+    assert Problem(net, Pairs(x, y)).objective(theta) == Problem(net, (x, y)).objective(theta)
+
+
+class Ragged(Dataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        return torch.zeros(3 + i)
+
+
+class Noisy(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) + torch.randn(1)
+
+
+class MixesRows(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) - super().forward(x).mean(0)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda x: Problem(nn.Linear(3, 3), x, p=0.5), "p must be a number >= 1 or inf; got 0.5"),
+        (lambda x: Problem(nn.Linear(3, 3), x, p="l1"), "inf or \"mse\"; got 'l1'"),
+        (lambda x: Problem(nn.Linear(3, 3), x[:0]), "at least one row"),
+        (lambda x: Problem(nn.Linear(3, 3), (x, x[:2])), "same number of rows"),
+        (lambda x: Problem(nn.Linear(3, 3), x / 0), "NaN or infinite"),
+        (lambda x: Problem(nn.Linear(3, 3), x.numpy()), "torch.as_tensor"),
+        (lambda x: Problem(nn.Linear(3, 3), x.double()), "the module's type torch.float32"),
+        (lambda x: Problem(nn.Linear(3, 2), x), "shape of its target"),
+        (lambda x: Problem(nn.Linear(3, 3), (x, x, x)), "needs residual="),
+        (lambda x: Problem(nn.ReLU(), x), "parameters that require a gradient"),
+        (lambda x: Problem(nn.Linear(3, 3).half(), x.half()), "float32 or float64"),
+        (lambda x: Problem("net", x), "torch.nn.Module"),
+        (lambda x: Problem(nn.Linear(3, 3), x, residual=lambda m, x: m(x).sum()), "(2, N)"),
+        (lambda x: Problem(nn.Linear(3, 3), Ragged()), "same shape"),
+        (lambda x: Problem(nn.Linear(3, 3), x, chunk_rows=0), "chunk_rows"),
+        (lambda x: Problem(nn.Linear(3, 3), x, regularizer=Lasso(1, on="wieght")), "'weight'"),
+    ],
+)
+def test_bad_input_is_one_sentence(build, words):
+    with pytest.raises(InvalidInputError) as caught:
+        build(torch.ones(4, 3))
+    message = str(caught.value)
+    assert words in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("net", "words"),
+    [
+        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "GroupNorm or LayerNorm"),
+        (Noisy(3, 3), "two calls differed"),
+        (MixesRows(3, 3), "depend on that row alone"),
+    ],
+)
+def test_modules_without_a_row_wise_residual_are_refused(net, words):
+    with pytest.raises(UnsupportedModuleError, match=words):
+        Problem(net, torch.randn(4, 3))
+
+
+def test_constraint_reaches_the_penalty():
+    problem = Problem(nn.Linear(3, 3), torch.randn(4, 3), constraint=NonNegative())
+    assert bool((problem.penalty.project(problem.theta()) >= 0).all())
