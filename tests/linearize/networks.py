@@ -149,6 +149,15 @@ def bottleneck() -> nn.Module:
     )  # fmt: skip
 
 
+def gaps_above_a_narrow_place() -> nn.Module:
+    """Some outputs depend on nothing below, where the Jacobian is a product of two."""
+    return nn.Sequential(
+        nn.Conv1d(1, 3, 5), nn.Tanh(), nn.Conv1d(3, 2, 5, stride=10), nn.Flatten(),
+        nn.Linear(12, 2), nn.Linear(2, 20), nn.Unflatten(1, (2, 10)),
+        nn.ConvTranspose1d(2, 1, 2, stride=4),
+    )  # fmt: skip
+
+
 def stack(*layers: nn.Module) -> nn.Module:
     return nn.Sequential(*layers)
 
@@ -170,6 +179,7 @@ CHAINS = {
     "functional": (Functional, (1, 8, 8)),
     "bottleneck": (bottleneck, (1, 14, 14)),
     "gaps": (thin, (1, 9)),
+    "gaps above a narrow place": (gaps_above_a_narrow_place, (1, 64)),
     "nested": (
         lambda: stack(stack(nn.Conv1d(2, 3, 3), stack(nn.ReLU())), nn.Flatten(), nn.Linear(18, 4)),
         (2, 8),

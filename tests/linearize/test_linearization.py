@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -26,6 +27,29 @@ def test_rows_are_the_jacobian(name: str) -> None:
     assert rows.dtype == torch.float64
     torch.testing.assert_close(rows, oracle(problem, theta, batch), rtol=1e-9, atol=1e-11)
     assert linearization.path == ("chain" if name in CHAINS else "general")
+
+
+@pytest.fixture
+def nan_in_new_memory() -> Iterator[None]:
+    """Fill uninitialised tensors with NaN, so that an entry that is never written shows."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
+@pytest.mark.usefixtures("nan_in_new_memory")
+@pytest.mark.parametrize("name", CHAINS)
+def test_every_entry_is_written(name: str) -> None:
+    assert torch.empty(3).isnan().all()
+    make, shape = CHAINS[name]
+    problem, theta, batch = problem_of(make(), *shape)
+    linearization = linearize(problem, theta, batch)
+    rows = linearization.rows()
+    assert linearization.path == "chain"
+    cotangent = torch.randn_like(linearization.residual)
+    pulled = torch.einsum("bn,bnd->d", cotangent, rows)
+    torch.testing.assert_close(pulled, linearization.adjoint(cotangent))
 
 
 def test_float32_rows_are_as_good_as_float32_allows() -> None:

@@ -121,14 +121,16 @@ class _Survey:
             rows = 2 * held + seen + conv.channels_out * taps
         if number == self.blueprint.lowest:
             return rows
+        matrix = conv.matrix_entries(state.window) if state.hull else 0
         if state.hull:
-            needs.fixed += 2 * conv.matrix_entries(state.window) * self.item
+            needs.fixed += 2 * matrix * self.item
             state.window = [a.widest(s) for a, s in zip(conv.axes, state.window, strict=True)]
             state.hull = conv.behind(state.hull)
         before = (conv.channels_in, *conv.positions_in)
         state.shape = before
-        onward = 3 * state.size
-        if self.unfolds:
+        # A product with the matrix and its slopes, or a convolution with its margins cut off.
+        onward = 2 * state.size if matrix else 3 * state.size
+        if self.unfolds and not matrix:
             onward += prod(conv.kernel) * max(held, state.size)
         if number == turn:
             padded = conv.channels_in * prod(r.span for r in state.hull or ())
