@@ -23,7 +23,7 @@ def test_objective_is_the_mean_row_norm_plus_g(p):
     problem = Problem(net, (x, y), p, regularizer=Ridge(0.3))
     r = (net(x) - y).detach()
     losses = r.square().sum(1) if p == "mse" else torch.linalg.vector_norm(r, ord=p, dim=1)
-    g = 0.15 * sum(t.square().sum() for t in net.parameters())
+    g = 0.15 * sum(t.detach().square().sum() for t in net.parameters())
     expected = float(losses.mean() + g)
     assert problem.objective(problem.theta()) == pytest.approx(expected, rel=1e-12)
     torch.testing.assert_close(problem.row_losses(problem.theta()), losses)

@@ -64,14 +64,14 @@ class Layout:
         """The flat vector that holds `parameters`."""
         return torch.cat([parameters[name].reshape(-1) for name in self.names])
 
-    def match(self, patterns: str | Iterable[str]) -> tuple[str, ...]:
+    def match(self, patterns: str | Iterable[str], *, label: str = "on") -> tuple[str, ...]:
         """Names that match any of the glob patterns, in the order of theta; each must match one."""
         wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         for pattern in wanted:
             if not any(fnmatchcase(name, pattern) for name in self.names):
                 known = ", ".join(self.names)
                 raise InvalidInputError(
-                    f"on={pattern!r} must match a parameter name; the module has {known}."
+                    f"{label}={pattern!r} must match a parameter name; the module has {known}."
                     + nearest(pattern, self.names)
                 )
         return tuple(n for n in self.names if any(fnmatchcase(n, pattern) for pattern in wanted))

@@ -113,10 +113,10 @@ class _Run:
         problem = self.problem
         start = problem.theta()
         theta = problem.penalty.project(start)
-        if not torch.equal(theta, start):
+        if not torch.equal(theta, start) and bool(torch.isfinite(start).all()):
             self._remark("The start point was outside the constraint and has been projected on it.")
         self.best_theta = theta.clone()
-        if self._evaluate(theta, Step()) is None and not math.isfinite(self.best):
+        if self._evaluate(theta, Step()) is Status.NON_FINITE:
             raise InvalidInputError(
                 "the objective must be finite at the start point; got NaN or infinity."
                 " Scale the data or start from smaller parameters."

@@ -92,4 +92,4 @@ class ConvexModel:
         size = max(1, self.problem.chunk_rows // 2)  # two passes at once need half the rows
         if index is None:
             return self.problem.chunks(size)
-        return (self.problem.rows.take(part) for part in index.split(size))
+        return (self.problem.rows.take(part) for part in torch.split(index, size))

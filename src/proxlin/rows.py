@@ -106,6 +106,6 @@ class Shuffler:
         if index is None:
             order = torch.randperm(self.n_rows, generator=self.generator)
             whole = self.n_rows - self.n_rows % self.batch_size
-            self._batches = iter(order[:whole].split(self.batch_size))
+            self._batches = iter(torch.split(order[:whole], self.batch_size))
             index = next(self._batches)
         return index

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -14,7 +15,10 @@ from proxlin.methods.base import Step
 from proxlin.problem import Problem
 from proxlin.rows import Shuffler
 
-_SCHEDULES = {"constant": lambda _: 1.0, "cosine": lambda t: 0.5 * (1.0 + math.cos(math.pi * t))}
+_SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda _: 1.0,
+    "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
+}
 
 
 @dataclass

@@ -67,7 +67,8 @@ class FeatureSelector(nn.Linear):
 
     def importance(self) -> Tensor:
         """The Euclidean norm of each feature's column, (n_features,)."""
-        return torch.linalg.vector_norm(self.weight.detach(), dim=0)
+        length: Tensor = torch.linalg.vector_norm(self.weight.detach(), dim=0)
+        return length
 
     def selected(self) -> Tensor:
         """The numbers of the features whose column is not exactly zero."""
