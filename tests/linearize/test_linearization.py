@@ -164,6 +164,19 @@ def test_a_diverged_theta_says_nothing_about_the_chain() -> None:
     torch.testing.assert_close(linearization.rows(), oracle(problem, theta, batch))
 
 
+@pytest.mark.parametrize("name", ["autoencoder", "attention"])
+def test_memory_can_be_given(name: str) -> None:
+    make, shape = BOTH[name]
+    problem, theta, batch = problem_of(make(), *shape)
+    linearization = linearize(problem, theta, batch)
+    expected = linearization.rows()
+    place = torch.full_like(expected, torch.nan)
+    assert linearization.rows(out=place) is place
+    assert torch.equal(place, expected)
+    with pytest.raises(InvalidInputError, match="out must have shape"):
+        linearization.rows(out=place[1:])
+
+
 def test_hooks_are_not_overlooked() -> None:
     network = stack(nn.Linear(3, 2))
     network[0].register_forward_hook(lambda _module, _args, output: output**3)

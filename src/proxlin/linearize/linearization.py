@@ -81,8 +81,12 @@ class Linearization:
         """How `rows` are computed: "chain" (layer by layer) or "general" (torch.func)."""
         return "general" if self._layerwise is None else "chain"
 
-    def rows(self) -> Tensor:
-        """J in full, shape (B, N, d), within `max_bytes` together with what its making needs."""
+    def rows(self, out: Tensor | None = None) -> Tensor:
+        """J in full, shape (B, N, d), within `max_bytes` together with what its making needs.
+
+        With `out`, a tensor of that shape, its memory is used again: where J is computed in a
+        loop, fresh memory from the system can cost as much as the computation.
+        """
         outputs, size = self.residual.shape[1], len(self.anchor)
         result = self.residual.numel() * size * self.anchor.itemsize
         way = self._layerwise
@@ -93,7 +97,9 @@ class Linearization:
         if result + least + self._products.graph_bytes > self.max_bytes // 2:
             self._products.release()
         free = self.max_bytes - result - self._products.graph_bytes
-        rows = self.residual.new_empty(*self.residual.shape, size)
+        if out is not None:
+            self._check("out", out, (*self.residual.shape, size))
+        rows = self.residual.new_empty(*self.residual.shape, size) if out is None else out
         if way is not None:
             self._fill(rows, way, free)
             if way.right is None:
