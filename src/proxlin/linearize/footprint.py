@@ -19,7 +19,7 @@ from proxlin.rows import Batch
 class Footprint:
     """What the graph of one sample holds."""
 
-    bytes_per_row: int  # beyond theta and the module's own tensors
+    bytes_per_row: int  # beyond theta, the batch and the module's own tensors
     custom: bool  # whether a user's autograd.Function is part of it
 
 
@@ -34,7 +34,8 @@ def footprint(problem: Differentiable, theta: Tensor, batch: Batch) -> Footprint
         leaf = theta.detach().requires_grad_(True)
         with torch.enable_grad():
             residual = problem.residual(leaf, rows_of(batch, slice(0, 1)))
-        own = {_block(tensor)[0] for tensor in (leaf, *problem.network.state_dict().values())}
+        known_to_all = (leaf, *batch, *problem.network.state_dict().values())
+        own = {_block(tensor)[0] for tensor in known_to_all}
         nodes = list(_nodes(residual))
         held = dict(_block(tensor) for node in nodes for tensor in _saved(node))
         total = sum(size for place, size in held.items() if place not in own)

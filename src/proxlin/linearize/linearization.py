@@ -74,7 +74,7 @@ class Linearization:
             # One draw for each probe: the bits do not depend on how many are taken together.
             signs = [_signs(scale, generator) for _ in range(min(at_once, count - first))]
             found.append(self._products.adjoint(torch.stack(signs).mul_(scale)))
-        return torch.cat(found)
+        return found[0] if len(found) == 1 else torch.cat(found)
 
     @property
     def path(self) -> str:
@@ -190,4 +190,4 @@ def linearize(
 
 
 def _signs(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.empty_like(like).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
+    return torch.empty_like(like).random_(0, 2, generator=generator).mul_(2).sub_(1)

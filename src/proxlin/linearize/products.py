@@ -99,8 +99,10 @@ class _Tape:
             return cotangents.new_zeros(*cotangents.shape[:-2], len(self.leaf))
         if cotangents.ndim == 2:
             return self._pull(cotangents)
+        if len(cotangents) == 1:
+            return self._pull(cotangents[0]).unsqueeze(0)
         held = self.print.bytes_per_row * len(self.residual)
-        if len(cotangents) > 1 and held <= _SMALL_GRAPH:
+        if held <= _SMALL_GRAPH:
             try:
                 at_once = max(1, _SMALL_GRAPH * 8 // held)
                 with quietly():
