@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from proxlin.curvature.layers import LayerPiece
 
+_ENOUGH_NEWS = 0.1  # an eigenbasis costs many steps, and changes slowly
 _BLOCK_NUMBERS = 2**23  # entries that the unit blocks of one layer may hold
 
 
@@ -73,9 +75,11 @@ class KroneckerBlock:
         self.left = like.new_zeros(units, units)
         self.right = like.new_zeros(width, width)
         self._left_basis = self._right_basis = self._spectrum = self._damped = torch.empty(0)
+        self._news = math.inf  # share of the average that is newer than the eigenbases
 
     def add(self, rows: Tensor, weight: float) -> None:
         """Average in the probes' rows (K, units, width)."""
+        self._news += weight
         side = rows.transpose(0, 1).flatten(1)
         self.left.addmm_(side, side.T, beta=1 - weight, alpha=weight / rows.shape[0])
         tall = rows.flatten(0, 1)
@@ -86,11 +90,16 @@ class KroneckerBlock:
         return float(self.left.diagonal().sum())
 
     def factor(self, damping: float, extra: Tensor) -> None:
-        """Renew the eigenbases; `extra` must be the same for every entry of the layer."""
+        """Renew the damping, and the eigenbases when enough is new.
+
+        The largest `extra` of the layer stands for all of them.
+        """
         trace = max(self.trace(), torch.finfo(self.left.dtype).tiny)
-        left, self._left_basis = torch.linalg.eigh(self.left)
-        right, self._right_basis = torch.linalg.eigh(self.right)
-        self._spectrum = torch.outer(left.clamp_min(0), right.clamp_min(0)) / trace
+        if self._news >= _ENOUGH_NEWS:
+            left, self._left_basis = torch.linalg.eigh(self.left)
+            right, self._right_basis = torch.linalg.eigh(self.right)
+            self._spectrum = torch.outer(left.clamp_min(0), right.clamp_min(0)) / trace
+            self._news = 0.0
         shift = damping * trace / self._spectrum.numel() + extra.max().to(self.left.dtype)
         self._damped = self._spectrum + shift
 

@@ -24,6 +24,8 @@ from proxlin.rows import Batch, Shuffler
 _FIRST_RADIUS, _LEAST_RADIUS, _MOST_RADIUS = 1e-7, 1e-9, 0.05
 _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-7, 1.0
 _GOOD, _BAD = 0.25, 0.75  # error of the prediction, relative to it, that widens or narrows
+_PARTS = 4  # of a batch, each with a probe of its own
+_PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
 _PROXIMAL_STEPS = 10  # ADMM steps for a term that the factor cannot hold
 
@@ -51,6 +53,13 @@ class ProbedState:
     steps: int = 0
 
 
+@dataclass(frozen=True)
+class _Move:
+    step: Tensor  # (d,)
+    form: float  # s^T (C + damping) s
+    bound: bool  # whether the trust region shortened it
+
+
 @dataclass(frozen=True, kw_only=True)
 class Probed:
     """theta <- argmin over C of gradient . s + 1/(2 length) s^T (C + damping) s + g(theta + s).
@@ -63,7 +72,7 @@ class Probed:
     length: float = 0.3  # of a step, in Newton steps; a cosine takes it to 0 over the budget
     momentum: float = 0.9
     curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
-    window: int = 300  # probes that the curvature averages over in the long run
+    window: int = 300  # steps whose probes the curvature averages over in the long run
     floor: float = 1e-2  # |r| below this share of its mean counts as that
     renewal: int = 5  # steps from one factorisation, and one look at the prediction, to the next
     measures_stationarity: bool = field(default=False, init=False, repr=False)
@@ -93,7 +102,7 @@ class Probed:
             good=theta.clone(),
         )
         for _ in range(math.ceil(self.window / 4)):
-            self._look(problem, state, problem.rows.take(state.batches.next()), probes=4)
+            self._look(problem, state, problem.rows.take(state.batches.next()))
         self._absorb(state)
         self._factor(problem, state)
         return state
@@ -102,7 +111,7 @@ class Probed:
         """One batch: its sub-gradient and one probe, then one damped Newton step."""
         batch = problem.rows.take(state.batches.next())
         cautious = state.steps < _CAUTIOUS
-        loss, gradient = self._look(problem, state, batch, probes=4 if cautious else 1)
+        loss, gradient = self._look(problem, state, batch)
         if not self._healthy(state, loss):
             return Step()
         state.steps += 1
@@ -110,12 +119,12 @@ class Probed:
             self._absorb(state)
             self._factor(problem, state)
         length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
-        move, form, bound = self._move(problem, state, length)
-        state.theta = state.theta + move
+        move = self._move(problem, state, length)
+        state.theta = state.theta + move.step
         if cautious or state.steps % self.renewal == 0:
-            after = float(problem.losses(state.theta, batch).mean())
-            if not self._adapt(state, after - loss, float(gradient @ move), form, bound, loss):
-                state.theta = state.theta - move
+            change = float(problem.losses(state.theta, batch).mean()) - loss
+            if not self._trust(state, move, change, float(gradient @ move.step)):
+                state.theta = state.theta - move.step
         if state.average is not None:
             state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
         return Step()
@@ -124,39 +133,53 @@ class Probed:
         """The present point and the average of the latest ones."""
         return [state.theta] if state.average is None else [state.theta, state.average]
 
-    def _look(
-        self, problem: Problem, state: ProbedState, batch: Batch, probes: int
-    ) -> tuple[float, Tensor]:
-        """Take the batch's loss and data sub-gradient into the averages, and keep its probes."""
-        point = state.theta.detach().requires_grad_(True)
-        with torch.enable_grad():
-            residual = problem.residual(point, batch)
-            mean_loss = problem.loss(residual).mean()
-            (gradient,) = torch.autograd.grad(mean_loss, point, retain_graph=True)
-        weights = problem.loss.curvature_weights(residual.detach(), self.floor)
-        scale = (weights / residual.shape[0]).sqrt_()
-        for left in range(probes, 0, -1):
-            signs = torch.empty_like(scale).bernoulli_(generator=state.generator).mul_(2).sub_(1)
-            (probe,) = torch.autograd.grad(
-                residual, point, signs.mul_(scale), retain_graph=left > 1
-            )
+    def _look(self, problem: Problem, state: ProbedState, batch: Batch) -> tuple[float, Tensor]:
+        """Take the batch's loss and data sub-gradient into the averages, and keep its probes.
+
+        Each part of the batch gives a probe of its own: as many backward passes over the batch as
+        one probe of the whole would need, and several directions instead of one.
+        """
+        rows = batch[0].shape[0]
+        loss, gradient = 0.0, torch.zeros_like(state.theta)
+        for first in range(0, rows, math.ceil(rows / _PARTS)):
+            part = tuple(tensor[first : first + math.ceil(rows / _PARTS)] for tensor in batch)
+            share = part[0].shape[0] / rows
+            part_loss, part_gradient, probe = self._differentiate(problem, state, part)
+            loss += share * part_loss
+            gradient.add_(part_gradient, alpha=share)
             state.pending.append(probe)
-        loss = float(mean_loss.detach())
+        if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
+            self._absorb(state)
         if math.isfinite(loss):
-            share = max(0.05, 1.0 / (state.steps + 1))
-            state.loss = (
-                loss if math.isnan(state.loss) else state.loss + share * (loss - state.loss)
-            )
+            rate = max(0.05, 1.0 / (state.steps + 1))
+            state.loss = loss if math.isnan(state.loss) else state.loss + rate * (loss - state.loss)
             whole = gradient + problem.penalty.quadratic.to(gradient) * state.theta
             state.gradient.lerp_(whole, 1 - self.momentum)
             state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
         return loss, gradient
 
+    def _differentiate(
+        self, problem: Problem, state: ProbedState, batch: Batch
+    ) -> tuple[float, Tensor, Tensor]:
+        """Mean loss, its sub-gradient, and one probe v with E[v v^T] = C, on one forward pass."""
+        point = state.theta.detach().requires_grad_(True)
+        with torch.enable_grad():
+            residual = problem.residual(point, batch)
+            loss = problem.loss(residual).mean()
+            (gradient,) = torch.autograd.grad(loss, point, retain_graph=True)
+            weights = problem.loss.curvature_weights(residual.detach(), self.floor)
+            signs = torch.empty_like(weights).bernoulli_(generator=state.generator).mul_(2).sub_(1)
+            scaled = signs * (weights / residual.shape[0]).sqrt_()
+            (probe,) = torch.autograd.grad(residual, point, scaled)
+        return float(loss.detach()), gradient, probe
+
     def _absorb(self, state: ProbedState) -> None:
         """Move the pending probes into the curvature; its memory grows with the steps taken."""
+        if not state.pending:
+            return
         count = len(state.pending)
-        memory = self.window if not state.steps else max(100.0, min(self.window, state.steps / 4))
-        state.probes = min(state.probes + count, max(memory, count))
+        memory = self.window if not state.steps else max(50.0, min(self.window, state.steps / 4))
+        state.probes = min(state.probes + count, max(_PARTS * memory, count))
         state.curvature.add(torch.stack(state.pending), count / state.probes)
         state.pending.clear()
 
@@ -166,25 +189,22 @@ class Probed:
         state.split = max(split, torch.finfo(state.theta.dtype).tiny)
         state.curvature.factor(state.damping, problem.penalty.quadratic + split)
 
-    def _move(
-        self, problem: Problem, state: ProbedState, length: float
-    ) -> tuple[Tensor, float, bool]:
-        """The step, its quadratic form s^T (C + damping) s, and whether the region bound it."""
+    def _move(self, problem: Problem, state: ProbedState, length: float) -> _Move:
+        """The damped Newton step, shortened to the trust region."""
         mean = state.gradient / state.gradient_weight
-        allowed = state.radius * state.loss
         if problem.penalty.is_quadratic:
-            move = -length * state.curvature.solve(mean)
-            form = -length * float(mean @ move)  # s^T A s = length^2 m^T A^{-1} m
+            step = -length * state.curvature.solve(mean)
+            form = -length * float(mean @ step)  # s^T A s = length^2 m^T A^{-1} m
         else:
-            move = self._proximal_move(problem, state, length * mean, length)
-            form = self._form(problem, state, move)
-        bound = form > allowed
-        if bound:  # a point between two of C lies in C
-            move = move * math.sqrt(allowed / form)
-            form = allowed
-        return move, form, bound
+            step = self._proximal_step(problem, state, length * mean, length)
+            form = self._form(problem, state, step)
+        allowed = state.radius * state.loss
+        if form <= allowed:
+            return _Move(step, form, bound=False)
+        # A point between two of C lies in C.
+        return _Move(step * math.sqrt(allowed / form), allowed, bound=True)
 
-    def _proximal_move(
+    def _proximal_step(
         self, problem: Problem, state: ProbedState, slope: Tensor, length: float
     ) -> Tensor:
         """argmin_s slope . s + 1/2 s^T A s + length * rest(theta + s) by ADMM on the same factor.
@@ -205,29 +225,25 @@ class Probed:
         shift = state.damping * state.curvature.scale + problem.penalty.quadratic
         return state.curvature.quadratic(move) + float((shift * move.double().square()).sum())
 
-    def _adapt(
-        self,
-        state: ProbedState,
-        actual: float,
-        slope: float,
-        form: float,
-        bound: bool,
-        loss: float,
-    ) -> bool:
-        """Widen or narrow the region, and damp less or more, by how well the change was told."""
-        predicted = slope + 0.5 * form
-        scale = max(abs(predicted), 0.5 * form)
-        if scale < 1e-5 * abs(loss):
+    def _trust(self, state: ProbedState, move: _Move, actual: float, slope: float) -> bool:
+        """Adapt region and damping to how well the change was told; False takes the step back.
+
+        A loss that fell far more than foreseen counts as badly told too: the quadratic does not
+        hold there, and such leaps end in dead units.
+        """
+        predicted = slope + 0.5 * move.form
+        scale = max(abs(predicted), 0.5 * move.form)
+        if scale < 1e-5 * abs(state.loss):
             return True  # below the rounding of the losses
-        error = (actual - predicted) / scale
-        if abs(error) > _BAD:
-            used = min(state.radius, form / state.loss)
+        error = abs(actual - predicted) / scale
+        if error > _BAD:
+            used = min(state.radius, move.form / state.loss)
             state.radius = max(used / 2, _LEAST_RADIUS)
             state.damping = min(state.damping * 1.5, _MOST_DAMPING)
-            return not actual > 0
-        elif abs(error) < _GOOD and bound:
+            return actual <= 0
+        if error < _GOOD and move.bound:
             state.radius = min(state.radius * 1.5, _MOST_RADIUS)
-        elif abs(error) < _GOOD:
+        elif error < _GOOD:
             state.damping = max(state.damping / 1.3, _LEAST_DAMPING)
         return True
 
