@@ -53,9 +53,9 @@ class Armijo:
         """
         step = self.first
         for trial in range(1, self.max_trials + 1):
+            step = self.first * self.shrink ** (trial - 1)
             theta = target if step == 1 else anchor + step * (target - anchor)
             trial_value = objective(theta)
             if trial_value <= value + self.slope * step * decrease:
                 return SearchResult(True, step, theta, trial_value, trial)
-            step *= self.shrink
         return SearchResult(False, step, anchor, value, self.max_trials)
