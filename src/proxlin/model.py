@@ -82,11 +82,13 @@ class ConvexModel:
             change -= self.problem.loss(linearization.residual).double()
             total += float(change.sum())
             rows += predicted.shape[0]
-        return total / rows + self._terms(theta) - float(self.penalty.value(self.anchor))
+        return total / rows + self._terms(theta) - self._terms(self.anchor)
 
     def _terms(self, theta: Tensor) -> float:
-        distance = self.metric.distance(theta, self.anchor)
-        return float(self.penalty.value(theta)) + float(distance)
+        """g(theta) + 1/2 ||theta - anchor||_H^2 in float64: `decrease` is a small difference."""
+        exact = theta.double()
+        distance = self.metric.distance(exact, self.anchor.double())
+        return float(self.penalty.value(exact) + distance)
 
     def _batches(self, index: Tensor | None) -> Iterator[Batch]:
         size = max(1, self.problem.chunk_rows // 2)  # two passes at once need half the rows

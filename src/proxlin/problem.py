@@ -136,7 +136,7 @@ class Problem:
 
     def objective(self, theta: Tensor) -> float:
         """The full objective: data term plus g; infinite where theta is not finite."""
-        value = self.data_term(theta) + float(self.penalty.value(theta))
+        value = self.data_term(theta) + float(self.penalty.value(theta.double()))
         return math.inf if math.isnan(value) else value
 
 
