@@ -27,6 +27,11 @@ class Curvature(Protocol):
         ...
 
     @property
+    def costly(self) -> bool:
+        """Whether averaging in a probe costs as much as the backward pass that gave it."""
+        ...
+
+    @property
     def scale(self) -> float:
         """The mean of the diagonal of C."""
         ...

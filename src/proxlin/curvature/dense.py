@@ -13,6 +13,8 @@ class DenseCurvature:
         self.matrix = torch.zeros(size, size, dtype=torch.float64, device=device)  # C
         self._factor = torch.empty(0)
 
+    costly = False
+
     @property
     def scale(self) -> float:
         """The mean of the diagonal of C."""

@@ -49,7 +49,7 @@ class UnitBlocks:
         """Renew the Cholesky factors of block + damping * (mean diagonal) I + diag(extra)."""
         units, width, _ = self.blocks.shape
         shift = damping * self.trace() / (units * width) + extra
-        damped = self.blocks.double()
+        damped = self.blocks.to(torch.float64, copy=True)
         damped.diagonal(dim1=1, dim2=2).add_(shift)
         self._factor = torch.linalg.cholesky(damped)
 
@@ -122,6 +122,7 @@ class LayeredCurvature:
         self.pieces = pieces
         self.blocks: list[LayerBlock] = [_block(piece, like) for piece in pieces]
         self.size = like.numel()
+        self.costly = any(isinstance(block, KroneckerBlock) for block in self.blocks)
 
     @property
     def scale(self) -> float:

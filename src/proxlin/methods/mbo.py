@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from proxlin._checks import check_count
 from proxlin.budget import Budget
+from proxlin.errors import InvalidInputError
 from proxlin.methods.base import Step
 from proxlin.metric import Euclidean, Metric
 from proxlin.model import ConvexModel
@@ -16,6 +18,12 @@ from proxlin.problem import Problem
 from proxlin.result import Status
 from proxlin.search import Armijo
 from proxlin.subproblem import SADM, SubproblemSolver
+
+_PARTS = (
+    ("solver", "solve", "SADM(), ADMM() or Subgradient()"),
+    ("metric", "distance", "Euclidean() or Diagonal(weights)"),
+    ("search", "search", "Armijo()"),
+)
 
 
 @dataclass
@@ -45,6 +53,10 @@ class MBO:
     measures_stationarity: bool = field(default=True, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name, needed, example in _PARTS:
+            part = getattr(self, name)
+            if isinstance(part, type) or not hasattr(part, needed):
+                raise InvalidInputError(f"MBO({name}=...) must be such as {example}; got {part!r}.")
         if self.decrease_rows is not None:
             check_count("MBO(decrease_rows=...)", self.decrease_rows)
         check_count("MBO(max_bytes=...)", self.max_bytes)
@@ -70,6 +82,8 @@ class MBO:
             "inner_steps": float(inner.steps),
         }
         state.iteration += 1
+        if not math.isfinite(decrease):
+            return Step(status=Status.NON_FINITE, remarks=inner.remarks)
         stationarity = float(torch.linalg.vector_norm(move))
         if not decrease < 0:
             status = None if budget.expired() else Status.NO_DECREASE

@@ -111,17 +111,19 @@ class Probed:
         """One batch: its sub-gradient and one probe, then one damped Newton step."""
         batch = problem.rows.take(state.batches.next())
         cautious = state.steps < _CAUTIOUS
-        loss, gradient = self._look(problem, state, batch)
+        renewing = cautious or (state.steps + 1) % self.renewal == 0
+        probing = renewing or not state.curvature.costly
+        loss, gradient = self._look(problem, state, batch, probing=probing)
         if not self._healthy(state, loss):
             return Step()
         state.steps += 1
-        if cautious or state.steps % self.renewal == 0:
+        if renewing:
             self._absorb(state)
             self._factor(problem, state)
         length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
         move = self._move(problem, state, length)
         state.theta = state.theta + move.step
-        if cautious or state.steps % self.renewal == 0:
+        if renewing:
             change = float(problem.losses(state.theta, batch).mean()) - loss
             if not self._trust(state, move, change, float(gradient @ move.step)):
                 state.theta = state.theta - move.step
@@ -133,21 +135,23 @@ class Probed:
         """The present point and the average of the latest ones."""
         return [state.theta] if state.average is None else [state.theta, state.average]
 
-    def _look(self, problem: Problem, state: ProbedState, batch: Batch) -> tuple[float, Tensor]:
+    def _look(
+        self, problem: Problem, state: ProbedState, batch: Batch, *, probing: bool = True
+    ) -> tuple[float, Tensor]:
         """Take the batch's loss and data sub-gradient into the averages, and keep its probes.
 
         Each part of the batch gives a probe of its own: as many backward passes over the batch as
         one probe of the whole would need, and several directions instead of one.
         """
         rows = batch[0].shape[0]
+        size = math.ceil(rows / _PARTS) if probing else rows
         loss, gradient = 0.0, torch.zeros_like(state.theta)
-        for first in range(0, rows, math.ceil(rows / _PARTS)):
-            part = tuple(tensor[first : first + math.ceil(rows / _PARTS)] for tensor in batch)
+        for first in range(0, rows, size):
+            part = tuple(tensor[first : first + size] for tensor in batch)
             share = part[0].shape[0] / rows
-            part_loss, part_gradient, probe = self._differentiate(problem, state, part)
+            part_loss, part_gradient = self._differentiate(problem, state, part, probing=probing)
             loss += share * part_loss
             gradient.add_(part_gradient, alpha=share)
-            state.pending.append(probe)
         if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
             self._absorb(state)
         if math.isfinite(loss):
@@ -159,19 +163,20 @@ class Probed:
         return loss, gradient
 
     def _differentiate(
-        self, problem: Problem, state: ProbedState, batch: Batch
-    ) -> tuple[float, Tensor, Tensor]:
-        """Mean loss, its sub-gradient, and one probe v with E[v v^T] = C, on one forward pass."""
+        self, problem: Problem, state: ProbedState, batch: Batch, *, probing: bool
+    ) -> tuple[float, Tensor]:
+        """Mean loss and its sub-gradient; a probe v with E[v v^T] = C joins the pending ones."""
         point = state.theta.detach().requires_grad_(True)
         with torch.enable_grad():
             residual = problem.residual(point, batch)
             loss = problem.loss(residual).mean()
-            (gradient,) = torch.autograd.grad(loss, point, retain_graph=True)
+            (gradient,) = torch.autograd.grad(loss, point, retain_graph=probing)
+        if probing:
             weights = problem.loss.curvature_weights(residual.detach(), self.floor)
             signs = torch.empty_like(weights).bernoulli_(generator=state.generator).mul_(2).sub_(1)
             scaled = signs * (weights / residual.shape[0]).sqrt_()
-            (probe,) = torch.autograd.grad(residual, point, scaled)
-        return float(loss.detach()), gradient, probe
+            state.pending.append(torch.autograd.grad(residual, point, scaled)[0])
+        return float(loss.detach()), gradient
 
     def _absorb(self, state: ProbedState) -> None:
         """Move the pending probes into the curvature; its memory grows with the steps taken."""

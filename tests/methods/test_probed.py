@@ -1,0 +1,184 @@
+"""Probed: its probes, its optimum on problems with a known answer, its exact zeros and bounds."""
+
+import math
+
+import cvxpy as cp
+import pytest
+import torch
+from torch import nn
+
+from proxlin import Box, Lasso, NonNegative, Problem, Ridge, Simplex, minimize
+from proxlin.budget import Budget
+from proxlin.curvature import DenseCurvature
+from proxlin.data import planted_regression
+from proxlin.errors import InvalidInputError
+from proxlin.linearize import linearize
+from proxlin.methods import Probed
+from proxlin.models import linear_regressor, mlp_regressor
+
+
+def data(n=400, features=5, targets=2, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, features, generator=generator)
+    weight = torch.randn(features, targets, generator=generator)
+    noise = torch.randn(n, targets, generator=generator)
+    noise[: n // 5] *= 20
+    return x, x @ weight + 0.3 * noise
+
+
+def optimum(x, y, p, regularizer=lambda w: 0, constraints=lambda w: []):
+    """The least objective of linear regression without intercept, by a convex solver."""
+    w = cp.Variable((y.shape[1], x.shape[1]))
+    residual = x.double().numpy() @ w.T - y.double().numpy()
+    loss = cp.sum(cp.norm(residual, p, axis=1)) / len(x)
+    problem = cp.Problem(cp.Minimize(loss + regularizer(w)), constraints(w))
+    problem.solve(solver=cp.CLARABEL)
+    return problem.value
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0, "mse"])
+def test_probes_have_the_curvature_as_their_second_moment(p):
+    x, y = data(n=8)
+    torch.manual_seed(0)
+    problem = Problem(mlp_regressor(5, 2, hidden=(3,)), (x, y), p)
+    method = Probed(batch_size=2)
+    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
+    state.pending.clear()
+    for _ in range(4000):
+        method._differentiate(problem, state, (x, y), probing=True)
+    probes = torch.stack(state.pending)
+    mean = probes.T @ probes / len(probes)
+    rows = linearize(problem, problem.theta(), (x, y)).rows()
+    residual = problem.residual(problem.theta(), (x, y)).detach()
+    weights = problem.loss.curvature_weights(residual, method.floor)
+    exact = torch.einsum("bnd,bn,bne->de", rows, weights, rows) / len(x)
+    # The entries of the mean scatter like sqrt(2 C_ii C_jj / 4000) at the most.
+    scatter = torch.outer(exact.diagonal(), exact.diagonal()).clamp_min(0).sqrt()
+    assert bool(((mean - exact).abs() <= 6 * math.sqrt(2 / 4000) * scatter + 1e-6).all())
+
+
+def test_on_a_quadratic_it_converges_like_newton():
+    # Least squares: the curvature is exact and constant, so with step length 1 the error shrinks
+    # by the accuracy of the averaged curvature in each step, whatever the condition number is.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 4, generator=generator, dtype=torch.float64)
+    x *= torch.tensor([1.0, 10.0, 100.0, 1000.0], dtype=torch.float64)
+    y = x @ torch.ones(4, 1, dtype=torch.float64) + 1.0
+    problem = Problem(linear_regressor(4, bias=False).double(), (x, y), "mse")
+    method = Probed(batch_size=64, length=1.0, momentum=0.0, window=4000)
+    nearest = x @ torch.linalg.lstsq(x, y).solution
+    best = float((nearest - y).square().sum(1).mean())
+    state = method.init(problem, problem.theta(), generator)
+    state.radius, state.damping = 1e9, 1e-12
+    method._factor(problem, state)
+    gaps = [problem.objective(state.theta) - best]
+    for _ in range(4):
+        state.radius, state.damping = 1e9, 1e-12
+        method.step(problem, state, Budget(None, None))
+        gaps.append(problem.objective(state.theta) - best)
+    assert gaps[4] < 1e-4 * gaps[0]
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize(
+    ("terms", "regularizer", "constraints"),
+    [
+        ({"regularizer": Ridge(0.1)}, lambda w: 0.05 * cp.sum_squares(w), lambda w: []),
+        ({"regularizer": Lasso(0.1)}, lambda w: 0.1 * cp.sum(cp.abs(w)), lambda w: []),
+        ({"constraint": NonNegative()}, lambda w: 0, lambda w: [w >= 0]),
+    ],
+    ids=["ridge", "lasso", "non-negative"],
+)
+def test_linear_problems_reach_the_optimum(p, terms, regularizer, constraints):
+    x, y = data()
+    problem = Problem(linear_regressor(5, 2, bias=False), (x, y), p, **terms)
+    result = minimize(problem, "probed", max_seconds=None, max_iter=1500)
+    best = optimum(x, y, p, regularizer, constraints)
+    assert result.objective == pytest.approx(best, rel=1e-4)
+
+
+def test_lasso_gives_exact_zeros():
+    x, _ = data(features=8)
+    y = x[:, :2] * 3
+    problem = Problem(linear_regressor(8, 2, bias=False), (x, y), 1, regularizer=Lasso(0.3))
+    weight = problem.layout.split(
+        minimize(problem, "probed", max_seconds=None, max_iter=600).theta
+    )["weight"]
+    assert int((weight == 0).sum()) >= 12  # 14 of the 16 are zero in the plant
+
+
+@pytest.mark.parametrize("constraint", [NonNegative(), Box(-0.2, 0.3), Simplex()])
+def test_constraints_hold_at_every_step(constraint):
+    x, y = data()
+    torch.manual_seed(0)
+    problem = Problem(mlp_regressor(5, 2, hidden=(4,)), (x, y), 1, constraint=constraint)
+    method = Probed()
+    theta = problem.penalty.project(problem.theta())
+    state = method.init(problem, theta, torch.Generator().manual_seed(0))
+    for _ in range(60):
+        method.step(problem, state, Budget(None, 60))
+        assert all(problem.penalty.contains(theta) for theta in method.candidates(state))
+
+
+def test_gross_outliers_do_not_move_it():
+    plant = planted_regression(1000, 6, 3, noise=0.1, dtype=torch.float32)
+    errors = {}
+    for p in (1, 2, "mse"):
+        problem = Problem(linear_regressor(6, 3), (plant.x, plant.y), p)
+        minimize(problem, "probed", max_seconds=None, max_iter=800)
+        errors[p] = float((problem.module.weight.detach() - plant.weight).norm())
+    assert errors[1] < 0.05 * errors["mse"]
+    assert errors[2] < 0.05 * errors["mse"]
+
+
+def test_it_leaves_the_all_zero_output_where_adam_stays():
+    # Mostly dark images at p = 1: their median is the all-zero output, a strong attractor.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.relu(torch.randn(400, 1, 10, 10, generator=generator) - 1.2)
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.Softplus(), nn.ConvTranspose2d(4, 1, 3), nn.Softplus()
+    )
+    problem = Problem(net, x, 1)
+    dark = float(x.abs().flatten(1).sum(1).mean())
+    assert minimize(problem, "probed", max_seconds=None, max_iter=400).objective < 0.5 * dark
+
+
+@pytest.mark.parametrize("curvature", ["dense", "layered"])
+def test_both_structures_train_a_net(curvature):
+    x, y = data(features=6)
+    torch.manual_seed(0)
+    problem = Problem(mlp_regressor(6, 2, hidden=(8,)), (x, torch.tanh(y)), 1.5)
+    before = problem.objective(problem.theta())
+    result = minimize(problem, Probed(curvature=curvature), max_seconds=None, max_iter=200)
+    assert result.objective < 0.5 * before
+
+
+def test_bad_stretch_returns_to_the_kept_point():
+    x, y = data()
+    problem = Problem(linear_regressor(5, 2), (x, y), 1)
+    method = Probed()
+    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
+    for _ in range(51):
+        method.step(problem, state, Budget(None, 1000))
+    kept = state.good.clone()
+    state.theta = state.theta * math.nan
+    method.step(problem, state, Budget(None, 1000))
+    assert torch.equal(state.theta, kept)
+    assert isinstance(state.curvature, DenseCurvature)
+    assert bool(torch.isfinite(state.curvature.matrix).all())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"length": 0}, "length"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"curvature": "kfac"}, "'layered'"),
+        ({"window": 0}, "window"),
+    ],
+)
+def test_bad_settings_are_refused(settings, words):
+    with pytest.raises(InvalidInputError, match=words):
+        Probed(**settings)
