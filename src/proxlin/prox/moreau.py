@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from proxlin.prox.norms import norm
 from proxlin.prox.shares import Law, LogLaw, PowerSums, QuadraticLaw, Trial
 
-_BLOCK = 1 << 18  # numbers per block: the buffers of a block stay in a processor's cache
+_BLOCK = 1 << 19  # numbers per block: the buffers of a block stay in a processor's cache
 _MAX_TRIALS = 100
 _SHARED_TRIALS = 4  # after so many, vectors that still move are taken out of their block
 
@@ -62,6 +63,10 @@ def _split_rows(
     start = _guess(sums, radius, norm_p, norm_r, p=p)
     s, moving = _root(law, start, radius, norm_p, p=p)
     torch.mul(law.share(s, dual=dual), v, out=out)
+    if dual and isinstance(law, LogLaw):
+        # Logarithms of extreme radii leave a few roundings too many; a ball wants its radius.
+        length = norm(out, p=r).unsqueeze(-1)
+        out.mul_(torch.where(length > 0, t / length, torch.ones_like(length)))
     return moving
 
 
@@ -80,21 +85,22 @@ def _root(
 ) -> tuple[Tensor, Tensor | None]:
     """The root of K(s) = 1 of every row, and the few rows that were given up, if any."""
     eps = torch.finfo(s.dtype).eps
-    near, rounding = eps ** (1 / 3), eps * norm_p
+    # Coordinates answer to a change of s of relative size 1/(p-1) when p is large.
+    near, rounding = eps ** (1 / 3) / max(1.0, p - 1.0), 8.0 * eps * norm_p
     still = radius < eps * eps * norm_p  # the guess is exact, while K would be lost in rounding
     low, high = torch.zeros_like(s), 1.001 * norm_p
     for trial in range(_MAX_TRIALS):
         total, step = _fit(law.trial(s), p=p)
         step = torch.where(still, torch.zeros_like(s), step * s)
-        size = step.abs()
-        # Order three: a step of eps^(1/3) is followed by one of eps. NaN counts as finished.
-        moving = (size > near * s) & (size > rounding)
         if law.settled:
             low = torch.where(total > 1.0, s, low)
             high = torch.where(total < 1.0, s, high)
-        following = s + step
-        outside = moving & ~((following > low) & (following < high))
-        s = torch.where(outside, 0.5 * (low + high), following)
+        # Order three: a step of eps^(1/3) is followed by one of eps.
+        limit = torch.maximum(near * s, rounding)
+        moving = ~((step.abs() <= limit) | (high - low <= rounding))
+        following = torch.maximum(s + step, 0.125 * s)
+        lost = torch.isnan(following) | (moving & ((following <= low) | (following >= high)))
+        s = torch.where(lost, 0.5 * (low + high), following)
         if not law.settled:
             continue
         count = int(moving.sum())

@@ -31,10 +31,10 @@ def norm(v: Tensor, *, p: float) -> Tensor:
         return v.abs().sum(-1)
     if p == math.inf:
         return v.abs().amax(-1)
-    scale = _scale(v)
+    scale, zero = _scale(v)
     total = _power(v / scale, p).sum(-1)
     # A root has no slope at 0: zero vectors go round it.
-    zero = total == 0
+    zero = zero.squeeze(-1)
     root = torch.where(zero, 1.0, total)
     root = root.sqrt() if p == 2 else root ** (1.0 / p)
     return torch.where(zero, 0.0, root) * scale.squeeze(-1)
@@ -56,7 +56,7 @@ def norm_subgradient(v: Tensor, *, p: float) -> Tensor:
         magnitude = v.abs()
         largest = (magnitude == magnitude.amax(-1, keepdim=True)).to(v.dtype)
         return v.sign() * (largest / largest.sum(-1, keepdim=True))
-    unit = v / _scale(v)
+    unit = v / _scale(v)[0]
     length = norm(unit, p=p).unsqueeze(-1)
     unit = unit / torch.where(length == 0, 1.0, length)
     return unit if p == 2 else unit.sign() * _power(unit, p - 1.0)
@@ -74,10 +74,11 @@ def dual_exponent(p: float) -> float:
     return 1.0 if p == math.inf else p / (p - 1.0)
 
 
-def _scale(v: Tensor) -> Tensor:
-    """The largest entry of each vector as a constant column; 1 for zero vectors."""
+def _scale(v: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest entry of each vector as a constant column, 1 for zero vectors; which are zero."""
     scale = v.detach().abs().amax(-1, keepdim=True)
-    return torch.where(scale == 0, 1.0, scale).clamp(max=torch.finfo(v.dtype).max)
+    zero = scale == 0
+    return torch.where(zero, 1.0, scale).clamp(max=torch.finfo(v.dtype).max), zero
 
 
 def _power(w: Tensor, exponent: float) -> Tensor:

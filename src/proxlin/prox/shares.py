@@ -124,7 +124,7 @@ class LogLaw:
     moves the shares by no more than itself.
     """
 
-    buffers = 9
+    buffers = 10
 
     def __init__(self, w: Tensor, t: Tensor, buffers: Sequence[Tensor], *, p: float) -> None:
         self._above_two = p > 2
@@ -132,7 +132,10 @@ class LogLaw:
         self._b = (p - 2.0) / (p - 1.0) if self._above_two else 2.0 - p
         self._w, self._t, self._log_t = w, t, t.log2()
         self._logs, self._xi, self._next, self._k = buffers[:4]
-        self._share, self._rest, self._change, self._slope = buffers[4:8]
+        self._share, self._rest, self._product, self._change, self._slope = buffers[4:9]
+        self._exact = (
+            torch.finfo(w.dtype).eps ** 0.5
+        )  # bits: the next step would be lost in rounding
         # Shares below 2^-limit are nothing; the limit keeps k, and with it its rounding, small.
         self._limit = 126.0 if w.dtype == torch.float32 else 1020.0
         self._started = self.settled = False
@@ -145,6 +148,7 @@ class LogLaw:
         low_sum, low_steep = _row_sum(torch.mul(low, w, out=product)), _row_sum(low.mul_(low))
         high = torch.mul(self._logs, 1.0 / a, out=low).exp2_()  # w^(max(p, r) - 1)
         high_sum, high_steep = _row_sum(torch.mul(high, w, out=product)), _row_sum(high.mul_(high))
+        self._squares = w.mul_(w)  # all that is needed of w from here on
         if self._above_two:
             return PowerSums(high_sum, high_steep, low_sum, low_steep)
         return PowerSums(low_sum, low_steep, high_sum, high_steep)
@@ -156,17 +160,16 @@ class LogLaw:
             self._advance(s)
         else:
             self._start(s)
-        self._correct(torch.finfo(s.dtype).eps ** 0.5 if self.settled else _ROUGH)
-        product = torch.mul(self._share, self._rest, out=self._change)
-        weight = product.mul_(self._w).mul_(self._w)
-        rate = torch.div(
-            self._rest if self._above_two else self._share, self._slope, out=self._next
-        )
+        self._correct(self._exact if self.settled else _ROUGH)
+        weight = torch.mul(self._share, self._rest, out=self._change).mul_(self._squares)
+        taker = self._rest if self._above_two else self._share
+        rate = torch.div(taker, self._slope, out=self._next)
         return Trial(weight, 1.0 / (s * self._t), rate, torch.ones_like(s))
 
     def share(self, s: Tensor, *, dual: bool) -> Tensor:
         """See Law."""
-        self._advance(s)
+        if not self._advance(s):
+            self._correct(self._exact)
         k = self._k.neg_() if dual == self._above_two else self._k
         return k.exp2_().add_(1.0).reciprocal_()
 
@@ -174,7 +177,7 @@ class LogLaw:
         log_s = s.log2()
         shift = self._a * self._log_t - log_s if self._above_two else self._a * log_s - self._log_t
         xi = torch.add(shift, self._logs, alpha=self._b, out=out)
-        return xi.clamp_min_(-self._limit * self._a)
+        return xi.clamp_(-self._limit * self._a, self._limit)
 
     def _start(self, s: Tensor) -> None:
         """Set k to an upper bound: the least of some tangents, k(xi) being concave."""
@@ -187,17 +190,21 @@ class LogLaw:
             torch.minimum(self._k, self._next, out=self._k)
         self._started = True
 
-    def _advance(self, s: Tensor) -> None:
-        """Follow a change of s: to second order, but along the tangent if it is far."""
+    def _advance(self, s: Tensor) -> bool:
+        """Follow a small change of s to second order; after a large one start again: False."""
         xi = self._right_side(s, self._next)
         change = torch.sub(xi, self._xi, out=self._change).div_(self._slope)
+        if _largest(change) >= _NEAR:
+            self._start(s)
+            return False
         self._xi, self._next = xi, self._xi
-        if _largest(change) < _NEAR:
-            self._add_bend(change)
+        torch.mul(self._share, self._rest, out=self._product)
+        self._add_bend(change)
         self._k.add_(change)
+        return True
 
     def _add_bend(self, change: Tensor) -> None:
-        bend = torch.mul(self._share, self._rest, out=self._next).div_(self._slope).mul_(change)
+        bend = torch.div(self._product, self._slope, out=self._next).mul_(change)
         change.addcmul_(change, bend, value=-0.5 * LN2 * self._b)
 
     def _correct(self, tolerance: float) -> None:
@@ -206,26 +213,25 @@ class LogLaw:
         share, rest, change, slope = self._share, self._rest, self._change, self._slope
         near_steps = 0
         for _ in range(_MAX_STEPS):
-            torch.exp2(k, out=share)
-            torch.log1p(share, out=change)
-            change.mul_(-b / LN2).add_(k, alpha=-self._a).add_(self._xi)
+            torch.log1p(torch.exp2(k, out=share), out=rest)
+            torch.add(self._xi, k, alpha=-self._a, out=change).sub_(rest, alpha=b / LN2)
             torch.add(share, 1.0, out=rest).reciprocal_()
             share.mul_(rest)
             torch.add(a, share, alpha=b, out=slope)
             error = _largest(change.div_(slope))
-            near = error < _NEAR
-            if near:
-                self._add_bend(change)
+            torch.mul(share, rest, out=self._product)
+            if self._exact < error < _NEAR:
                 near_steps += 1
+                self._add_bend(change)
             k.add_(change)
             # The steps shrink like their cubes; more of them would only stir the rounding.
             if error <= tolerance or near_steps > 3:
                 break
         # The shares follow the last, small step to first order.
-        moved = torch.mul(share, rest, out=self._next).mul_(change).mul_(LN2)
-        share.add_(moved)
-        rest.sub_(moved)
-        slope.add_(moved, alpha=b)
+        moved = self._product.mul_(change)
+        share.add_(moved, alpha=LN2)
+        rest.sub_(moved, alpha=LN2)
+        slope.add_(moved, alpha=b * LN2)
 
 
 def _row_sum(x: Tensor) -> Tensor:
@@ -238,6 +244,6 @@ def _largest(x: Tensor) -> float:
 
 
 def _tangent_points(a: float) -> list[float]:
-    """Values of k, three bits apart, where k bends as a function of xi: from log2(a) to 2."""
+    """Values of k, two bits apart, where k bends as a function of xi: from log2(a) to 2."""
     lowest = math.floor(math.log2(a)) - 1.0
-    return [lowest + 3.0 * i for i in range(max(1, math.ceil((2.0 - lowest) / 3.0)))]
+    return [lowest + 2.0 * i for i in range(max(1, math.ceil((3.0 - lowest) / 2.0)))]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from proxlin.prox.arguments import check_vectors, column_per_vector
 
-_BLOCK = 1 << 18  # numbers per block: the buffers of a block stay in a processor's cache
+_BLOCK = 1 << 19  # numbers per block: the buffers of a block stay in a processor's cache
 _MAX_ROUNDS = 30
 
 
@@ -30,14 +30,14 @@ def project_simplex(v: Tensor, *, total: float | Tensor = 1.0) -> Tensor:
 def depths(v: Tensor, volume: Tensor) -> tuple[Tensor, Tensor]:
     """(v - level)+ and level, with level such that the depths of each vector sum to its volume.
 
-    Which entries stand above the level is found without a record for autograd; given those the level
-    is a mean, which is differentiated as it stands.
+    Which entries stand above the level is found without a record for autograd; given those the
+    level is a mean, which is differentiated as it stands.
     """
     top = v.detach().amax(-1, keepdim=True)
     below = v - top  # <= 0: a mean of such numbers never rises above the top by rounding
     volume = volume.expand(top.shape)
     with torch.no_grad():
-        above = _above(below.flatten(0, -2), volume.flatten(0, -2)).view(v.shape)
+        above = _above(below.reshape(-1, v.shape[-1]), volume.reshape(-1, 1)).view(v.shape)
     count = above.sum(-1, keepdim=True)
     level = ((below * above).sum(-1, keepdim=True) - volume) / count
     return torch.relu(below - level), level + top
