@@ -48,7 +48,6 @@ __all__ = [
     "Progress",
     "Result",
     "Ridge",
-    "SADM",
     "Simplex",
     "Status",
     "Subgradient",

@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from proxlin._checks import check_positive
 from proxlin.budget import Budget
-from proxlin.errors import InvalidInputError
+from proxlin.errors import InvalidInputError, NonFiniteError
 from proxlin.methods import Method, Step, method_named
 from proxlin.problem import Problem
 from proxlin.result import History, Result, Status
@@ -22,6 +23,7 @@ _LOG = logging.getLogger("proxlin")
 
 _EVALUATION_SHARE = 0.1  # of a time budget goes into evaluating the full objective
 _EVALUATIONS = 20  # of a budget of steps: evaluate after every twentieth of it
+_SAMPLE = 2048  # rows that choose between the candidates at the end
 _PATIENCE = 8  # evaluations without progress that end a run without a budget
 _PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
 
@@ -77,7 +79,7 @@ def minimize(
         if not settings.measures_stationarity:
             raise InvalidInputError(
                 f"tol needs a method that measures stationarity; {type(settings).__name__} does"
-                ' not. Use method="probed" or "mbo-admm", or a budget instead.'
+                ' not. Use method="mbo-admm" or "mbo-sadm", or a budget instead.'
             )
     run = _Run(problem, settings, Budget(max_seconds, max_iter), tol, tuple(callbacks))
     with _flushed_denormals():
@@ -107,6 +109,7 @@ class _Run:
         self.stationarity: float | None = None  # at the last point whose model was solved
         self.cost = 0.0  # seconds of the latest evaluation
         self.evaluated_at = (0, 0.0)  # iteration and seconds of the latest evaluation
+        self.state: Any = None  # the method's
         self.stale = 0  # evaluations since the best objective last fell noticeably
 
     def carry_out(self, generator: torch.Generator, keep_start: bool) -> Result:
@@ -116,15 +119,21 @@ class _Run:
         if not torch.equal(theta, start) and bool(torch.isfinite(start).all()):
             self._remark("The start point was outside the constraint and has been projected on it.")
         self.best_theta = theta.clone()
-        if self._evaluate(theta, Step()) is Status.NON_FINITE:
-            raise InvalidInputError(
-                "the objective must be finite at the start point; got NaN or infinity."
-                " Scale the data or start from smaller parameters."
-            )
+        self._begin(theta)
         try:
-            status = self._loop(self.method.init(problem, theta.clone(), generator))
+            self.state = self.method.init(problem, theta.clone(), generator)
+            status = self._loop(self.state)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        except NonFiniteError as error:
+            sentence = str(error)
+            self._remark(sentence[:1].upper() + sentence[1:])
+            status = Status.NON_FINITE
+        if math.isinf(self.best):  # ended before the first full evaluation
+            latest = theta if self.state is None else self.method.candidates(self.state)[0]
+            for point in (latest, theta):
+                if math.isinf(self.best):
+                    self._evaluate(point, Step())
         problem.assign(self.best_theta)
         return Result(
             status=status,
@@ -138,7 +147,22 @@ class _Run:
             remarks=tuple(self.remarks),
         )
 
-    def _loop(self, state: object) -> Status:
+    def _begin(self, theta: Tensor) -> None:
+        """Evaluate the start, or a part of it where a full pass would eat into the time budget."""
+        before, limit = self.budget.seconds, self.budget.max_seconds
+        with torch.no_grad():
+            part = self.problem.losses(theta, next(self.problem.chunks()))
+        expected = (self.budget.seconds - before) * self.problem.n_rows / len(part)
+        finite = bool(torch.isfinite(part).all())
+        if finite and limit is not None and expected > 0.5 * _EVALUATION_SHARE * limit:
+            self._expect(expected)
+        elif not finite or self._evaluate(theta, Step()) is Status.NON_FINITE:
+            raise InvalidInputError(
+                "the objective must be finite at the start point; got NaN or infinity."
+                " Scale the data or start from smaller parameters."
+            )
+
+    def _loop(self, state: Any) -> Status:
         while (status := self.budget.exhausted()) is None:
             step = self.method.step(self.problem, state, self.budget)
             self.budget.iteration += 1
@@ -155,9 +179,16 @@ class _Run:
             if status is not None:
                 break
         if status in (Status.TIME, Status.ITERATIONS):
-            for candidate in self.method.candidates(state):
-                status = self._evaluate(candidate, Step()) or status
+            status = self._evaluate(self._choice(state), Step()) or status
         return status
+
+    def _choice(self, state: Any) -> Tensor:
+        """The best of the method's candidates by a sample of rows, the same for all of them."""
+        candidates = self.method.candidates(state)
+        if len(candidates) == 1:
+            return candidates[0]
+        rows = torch.linspace(0, self.problem.n_rows - 1, min(self.problem.n_rows, _SAMPLE)).long()
+        return min(candidates, key=lambda theta: self.problem.objective(theta, rows))
 
     def _due(self) -> bool:
         """Whether the full objective is worth a look now: by time, or by steps without a clock."""
@@ -173,9 +204,13 @@ class _Run:
     def _evaluate(self, theta: Tensor, step: Step) -> Status | None:
         before = self.budget.seconds
         objective = self.problem.objective(theta)
-        self.cost = self.budget.seconds - before
-        self.budget.reserve = 1.2 * self.cost
+        self._expect(self.budget.seconds - before)
         return self._take(theta, objective, step)
+
+    def _expect(self, cost: float) -> None:
+        """Keep time back for the last evaluation, which costs about as much as this one."""
+        self.cost = cost
+        self.budget.reserve = 1.2 * cost
 
     def _take(self, theta: Tensor, objective: float, step: Step) -> Status | None:
         """Record an evaluated point, keep it if it is the best, tell the callbacks."""

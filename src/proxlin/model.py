@@ -37,6 +37,7 @@ class ConvexModel:
         self.problem = problem
         self.anchor = anchor.detach()
         self.metric: Metric = metric or Euclidean()
+        self.metric.weights(self.anchor)  # refuses weights of another length at once
         self.max_bytes = max_bytes
         self.p = float(problem.p)
 
@@ -92,6 +93,4 @@ class ConvexModel:
 
     def _batches(self, index: Tensor | None) -> Iterator[Batch]:
         size = max(1, self.problem.chunk_rows // 2)  # two passes at once need half the rows
-        if index is None:
-            return self.problem.chunks(size)
-        return (self.problem.rows.take(part) for part in torch.split(index, size))
+        return self.problem.chunks(size, index)

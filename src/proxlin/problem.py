@@ -115,9 +115,12 @@ class Problem:
             (gradient,) = torch.autograd.grad(value, point)
         return float(value.detach()), gradient
 
-    def chunks(self, rows: int | None = None) -> Iterator[Batch]:
-        """All rows in order, a bounded number at a time."""
+    def chunks(self, rows: int | None = None, index: Tensor | None = None) -> Iterator[Batch]:
+        """All rows in order, or those of `index`, a bounded number at a time."""
         size = rows or self.chunk_rows
+        if index is not None:
+            yield from (self.rows.take(part) for part in torch.split(index, size))
+            return
         for first in range(0, self.n_rows, size):
             yield self.rows.take(slice(first, min(first + size, self.n_rows)))
 
@@ -126,17 +129,22 @@ class Problem:
         with torch.no_grad():
             return torch.cat([self.losses(theta, batch) for batch in self.chunks()])
 
-    def data_term(self, theta: Tensor) -> float:
-        """(1/n) sum_i ||F(theta; x_i)||_p over all rows, summed in float64."""
-        total = 0.0
+    def data_term(self, theta: Tensor, index: Tensor | None = None) -> float:
+        """(1/n) sum_i ||F(theta; x_i)||_p over all rows or those of `index`, summed in float64."""
+        total, rows = 0.0, 0
         with torch.no_grad():
-            for batch in self.chunks():
-                total += float(self.losses(theta, batch).sum(dtype=torch.float64))
-        return total / self.n_rows
+            for batch in self.chunks(index=index):
+                losses = self.losses(theta, batch)
+                total += float(losses.sum(dtype=torch.float64))
+                rows += losses.shape[0]
+        return total / rows
 
-    def objective(self, theta: Tensor) -> float:
-        """The full objective: data term plus g; infinite where theta is not finite."""
-        value = self.data_term(theta) + float(self.penalty.value(theta.double()))
+    def objective(self, theta: Tensor, index: Tensor | None = None) -> float:
+        """The objective, data term plus g; infinite where theta is not finite.
+
+        Over all rows, or over those of `index` as an estimate.
+        """
+        value = self.data_term(theta, index) + float(self.penalty.value(theta))
         return math.inf if math.isnan(value) else value
 
 
