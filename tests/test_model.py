@@ -218,6 +218,5 @@ def test_mse_is_refused():
 
 def test_a_diagonal_of_the_wrong_length_is_refused():
     task = problem()
-    model = ConvexModel(task, task.theta(), Diagonal(torch.ones(3)))
     with pytest.raises(InvalidInputError, match="26 weights"):
-        model.value(task.theta())
+        ConvexModel(task, task.theta(), Diagonal(torch.ones(3)))

@@ -19,6 +19,7 @@ from proxlin.result import Status
 from proxlin.search import Armijo
 from proxlin.subproblem import SADM, SubproblemSolver
 
+_TIGHTER = 14  # iterations that an answer not taken counts for: 0.95^14 is about a half
 _PARTS = (
     ("solver", "solve", "SADM(), ADMM() or Subgradient()"),
     ("metric", "distance", "Euclidean() or Diagonal(weights)"),
@@ -33,22 +34,27 @@ class MBOState:
     theta: Tensor  # (d,) theta^k, always in C
     objective: float  # full objective at theta
     generator: torch.Generator
-    iteration: int = 0  # k
+    iteration: int = 0  # k, from which the solver takes its accuracy
+    refused: int = 0  # answers of the solver in a row that were not taken
 
 
 @dataclass(frozen=True, kw_only=True)
 class MBO:
     """theta^{k+1} = (1 - eta) theta^k + eta * argmin of the model at theta^k (Alg. 1).
 
-    Only steps that the Armijo rule accepts on the full objective are taken; a search that accepts
-    none ends the run. `decrease_rows` is the number of rows on which the promised decrease Delta is
-    computed, None for all of them; the history records how many were used.
+    Only steps that the Armijo rule accepts on the full objective are taken. Where it accepts none,
+    a solver that draws rows at random tries again, twice as exactly, until `patience` answers in a
+    row were not taken; that, or one answer of a solver that draws nothing, ends the run.
+
+    `decrease_rows` is the number of rows on which the promised decrease Delta is computed, None for
+    all of them; the history records how many were used.
     """
 
     solver: SubproblemSolver = field(default_factory=SADM)
     metric: Metric = field(default_factory=Euclidean)
     search: Armijo = field(default_factory=Armijo)
     decrease_rows: int | None = 4096
+    patience: int = 10
     max_bytes: int = 2**30
     measures_stationarity: bool = field(default=True, init=False, repr=False)
 
@@ -59,6 +65,7 @@ class MBO:
                 raise InvalidInputError(f"MBO({name}=...) must be such as {example}; got {part!r}.")
         if self.decrease_rows is not None:
             check_count("MBO(decrease_rows=...)", self.decrease_rows)
+        check_count("MBO(patience=...)", self.patience)
         check_count("MBO(max_bytes=...)", self.max_bytes)
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> MBOState:
@@ -69,32 +76,43 @@ class MBO:
     def step(self, problem: Problem, state: MBOState, budget: Budget) -> Step:
         """Solve the model, search on the segment towards its minimiser."""
         model = ConvexModel(problem, state.theta, self.metric, max_bytes=self.max_bytes)
+        drawn_before = state.generator.get_state()
         inner = self.solver.solve(
             model, iteration=state.iteration, generator=state.generator, deadline=budget
         )
         target = problem.penalty.project(inner.theta)
         index = self._decrease_index(model, state.generator)
         decrease = model.decrease(target, index)
+        if not math.isfinite(decrease):
+            return Step(status=Status.NON_FINITE, remarks=inner.remarks)
         move = model.metric.weights(target) * (target - state.theta)
         details = {
             "decrease": decrease,
             "decrease_rows": float(model.n_rows if index is None else len(index)),
             "inner_steps": float(inner.steps),
+            "step": 0.0,
+            "trials": 0.0,
         }
-        state.iteration += 1
-        if not math.isfinite(decrease):
-            return Step(status=Status.NON_FINITE, remarks=inner.remarks)
-        stationarity = float(torch.linalg.vector_norm(move))
-        if not decrease < 0:
-            status = None if budget.expired() else Status.NO_DECREASE
-            return Step(state.objective, stationarity, status, details, inner.remarks)
-        found = self.search.search(
-            problem.objective, state.theta, target, state.objective, decrease
+        accepted = False
+        if decrease < 0:
+            found = self.search.search(
+                problem.objective, state.theta, target, state.objective, decrease
+            )
+            accepted = found.accepted
+            details |= {"step": found.step if accepted else 0.0, "trials": float(found.trials)}
+            state.theta, state.objective = found.theta, found.objective
+        state.iteration += 1 if accepted else _TIGHTER
+        state.refused = 0 if accepted else state.refused + 1
+        # A step without chance would be the same again.
+        by_chance = not torch.equal(drawn_before, state.generator.get_state())
+        over = state.refused >= (self.patience if by_chance else 1) and not budget.expired()
+        return Step(
+            objective=state.objective,
+            stationarity=float(torch.linalg.vector_norm(move)),
+            status=Status.NO_DECREASE if over else None,
+            details=details,
+            remarks=inner.remarks,
         )
-        details |= {"step": found.step if found.accepted else 0.0, "trials": float(found.trials)}
-        state.theta, state.objective = found.theta, found.objective
-        status = None if found.accepted else Status.NO_DECREASE
-        return Step(found.objective, stationarity, status, details, inner.remarks)
 
     def candidates(self, state: MBOState) -> list[Tensor]:
         """The present point, which is also the best."""
