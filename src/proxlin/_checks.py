@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,9 +17,13 @@ from proxlin.errors import InvalidInputError
 
 def check_real(name: str, value: Any) -> float:
     """Return `value` as a float, or say that it is not a finite number."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):  # a whole number beyond all floats
+            number = float(value)
+    if not math.isfinite(number):
         raise InvalidInputError(f"{name} must be a finite number; got {value!r}.")
-    return float(value)
+    return number
 
 
 def check_positive(name: str, value: Any) -> float:

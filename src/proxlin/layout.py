@@ -57,6 +57,11 @@ class Layout:
 
     def split(self, theta: Tensor) -> dict[str, Tensor]:
         """Views of theta in the shapes of the parameters; gradients flow through them."""
+        if theta.shape != (self.size,):
+            raise InvalidInputError(
+                f"theta must be a vector of the {self.size} parameters; got shape"
+                f" {tuple(theta.shape)}."
+            )
         pieces = torch.split(theta, list(self.sizes))
         return {n: t.view(s) for n, t, s in zip(self.names, pieces, self.shapes, strict=True)}
 

@@ -66,12 +66,18 @@ class DatasetRows:
         samples = [self.dataset[number] for number in numbers]
         try:
             stacked = default_collate(samples)
-        except RuntimeError as cause:
+        except (RuntimeError, TypeError) as cause:
             raise InvalidInputError(
                 "every row of the Dataset must have the same shape so that rows can be stacked;"
-                f" got {cause}."
+                f" got: {cause}."
             ) from cause
-        batch = (stacked,) if isinstance(stacked, Tensor) else tuple(stacked)
+        batch = tuple(stacked) if isinstance(stacked, tuple | list) else (stacked,)
+        strange = [type(part).__name__ for part in batch if not isinstance(part, Tensor)]
+        if strange:
+            raise InvalidInputError(
+                "every row of the Dataset must be a tensor or a tuple of tensors;"
+                f" got {strange[0]}. Return (x, y) from its __getitem__."
+            )
         for position, tensor in enumerate(batch):
             check_finite(f"data[{position}]", tensor)
         return batch
@@ -92,7 +98,10 @@ def as_rows(data: Any) -> Rows:
 
 
 class Shuffler:
-    """Batches of row numbers: every row once before any row twice, in a new order each time."""
+    """Batches of row numbers, in rounds: no row twice in a round, a new order in each.
+
+    Every row comes once in a round if the batch size divides their number.
+    """
 
     def __init__(self, n_rows: int, batch_size: int, generator: torch.Generator) -> None:
         self.n_rows = n_rows
