@@ -48,7 +48,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Squared error against robust losses on digits with outliers, in under two minutes."""
+    """Squared error against robust losses on digits with outliers, in under a minute."""
     out.mkdir(parents=True, exist_ok=True)
     with Progress(
         TextColumn("{task.description:>14}"),
@@ -68,7 +68,7 @@ def demo(
             return (update,)
 
         result = run_demo(ratio=ratio, seconds=seconds, seed=seed, watch=watch)
-    picture = out / "reconstructions.png"
+    picture = out / "completions.png"
     draw(result, picture)
     _show(result, picture, as_json)
 
@@ -87,7 +87,9 @@ def _show(result: Demo, picture: Path, as_json: bool) -> None:
     if as_json:
         _console.print_json(json.dumps({"rows": rows, "picture": str(picture)}))
         return
-    table = Table(title=f"One autoencoder, digits with {result.ratio:.0%} outliers")
+    table = Table(
+        title=f"Completing digits, {result.ratio:.0%} of the training answers are outliers"
+    )
     table.add_column("trained with")
     for heading in ("error, clean rows", "error, test rows", "outliers found", "seconds"):
         table.add_column(heading, justify="right")

@@ -1,4 +1,4 @@
-"""The demonstration: one autoencoder, digits with outliers among them, squared error against l1."""
+"""The demonstration: complete digits from their upper half, with rubbish among the answers."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ from torch import Tensor
 from proxlin.data import add_outliers, load_dataset
 from proxlin.loss import Exponent
 from proxlin.minimize import Callback, minimize
-from proxlin.models import mlp_autoencoder
+from proxlin.models import mlp_regressor
 from proxlin.problem import Problem
 from proxlin.result import Result
 from proxlin.terms import Ridge
 
-LOSSES: dict[str, Exponent] = {
-    "squared error": "mse",
-    "l2 norm": 2.0,
-    "l1 norm": 1.0,
-}
+LOSSES: dict[str, Exponent] = {"squared error": "mse", "l2 norm": 2.0, "l1 norm": 1.0}
 
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One trained autoencoder and how far its reconstructions are from the images."""
+    """One trained net and how far its lower halves are from the true ones."""
 
     name: str
     result: Result
     clean_error: float  # mean |pixel error| on the training rows that are no outliers
-    test_error: float  # the same on images never seen, none of them an outlier
-    reconstructions: Tensor  # (k, 1, 8, 8) of the first test images
+    test_error: float  # the same on digits never seen, none of them an outlier
+    completions: Tensor  # (k, 8, 8) of the first test digits
     outlier_recall: float  # share of the outliers among the rows that fit worst
 
 
@@ -43,8 +39,8 @@ class Demo:
 
     rows: list[DemoRow]
     ratio: float
-    images: Tensor  # (k, 1, 8, 8) test images
-    outliers: Tensor  # (k, 1, 8, 8) some of the outliers it was trained with
+    digits: Tensor  # (k, 8, 8) test digits
+    outliers: Tensor  # (k, 8, 8) training digits whose lower half is an outlier
 
 
 def run_demo(
@@ -54,35 +50,44 @@ def run_demo(
     seed: int = 0,
     watch: Callable[[str], tuple[Callback, ...]] = lambda _name: (),
 ) -> Demo:
-    """Train the same net with each loss on digits of which a share `ratio` are outliers.
+    """Train the same net with each loss; a share `ratio` of the lower halves are outliers.
 
     `watch(name)` gives the callbacks for the run called `name`.
     """
     data = load_dataset("digits")
     corrupted, mask = add_outliers(data.x_train, ratio, seed=seed)
+    upper, lower = _halves(data.x_train)
+    dirty = _halves(corrupted)[1]
+    test_upper, test_lower = _halves(data.x_test)
     shown = slice(0, 10)
     rows = []
     for name, p in LOSSES.items():
         torch.manual_seed(seed)
-        net = mlp_autoencoder((64, 32, 16), image=(1, 8, 8))
-        problem = Problem(net, corrupted, p, regularizer=Ridge(1e-4))
+        net = mlp_regressor(32, 32, hidden=(64,))
+        problem = Problem(net, (upper, dirty), p, regularizer=Ridge(1e-3))
         result = minimize(problem, max_seconds=seconds, seed=seed, callbacks=watch(name))
         with torch.no_grad():
-            rows.append(
-                DemoRow(
-                    name=name,
-                    result=result,
-                    clean_error=_pixel_error(net, data.x_train[~mask]),
-                    test_error=_pixel_error(net, data.x_test),
-                    reconstructions=net(data.x_test[shown]),
-                    outlier_recall=_recall(problem.row_losses(result.theta), mask),
-                )
+            found, clean = net(test_upper), net(upper[~mask])
+        rows.append(
+            DemoRow(
+                name=name,
+                result=result,
+                clean_error=float((clean - lower[~mask]).abs().mean()),
+                test_error=float((found - test_lower).abs().mean()),
+                completions=_whole(test_upper[shown], found[shown]),
+                outlier_recall=_recall(problem.row_losses(result.theta), mask),
             )
-    return Demo(rows, ratio, data.x_test[shown], corrupted[mask][shown])
+        )
+    outliers = _whole(upper[mask][shown], dirty[mask][shown])
+    return Demo(rows, ratio, data.x_test[shown, 0], outliers)
 
 
-def _pixel_error(net: torch.nn.Module, x: Tensor) -> float:
-    return float((net(x) - x).abs().mean())
+def _halves(images: Tensor) -> tuple[Tensor, Tensor]:
+    return images[:, 0, :4].flatten(1), images[:, 0, 4:].flatten(1)
+
+
+def _whole(upper: Tensor, lower: Tensor) -> Tensor:
+    return torch.cat([upper.view(-1, 4, 8), lower.view(-1, 4, 8)], dim=1)
 
 
 def _recall(losses: Tensor, mask: Tensor) -> float:
@@ -91,19 +96,20 @@ def _recall(losses: Tensor, mask: Tensor) -> float:
 
 
 def draw(demo: Demo, path: Path) -> None:
-    """Save a picture: outliers, test images, and what each net makes of them."""
-    strips = [("some outliers\nit trained with", demo.outliers), ("never seen", demo.images)]
-    strips += [
-        (f"{row.name}\n{row.test_error:.3f} a pixel", row.reconstructions) for row in demo.rows
-    ]
-    columns = demo.images.shape[0]
-    figure = Figure(figsize=(0.9 * columns + 1.8, 0.95 * len(strips) + 0.5), layout="constrained")
+    """Save a picture: training rows with outliers, test digits, and how each net completes them."""
+    strips = [("rubbish among the\ntraining rows", demo.outliers), ("never seen", demo.digits)]
+    strips += [(f"{row.name}\n{row.test_error:.2f} off", row.completions) for row in demo.rows]
+    columns = demo.digits.shape[0]
+    figure = Figure(figsize=(0.9 * columns + 1.8, 0.95 * len(strips) + 0.7), layout="constrained")
     axes = figure.subplots(len(strips), columns)
     for strip, (label, images) in zip(axes, strips, strict=True):
         for axis, image in zip(strip, images, strict=False):
-            axis.imshow(image[0].numpy(), cmap="gray_r", vmin=0, vmax=1)
+            axis.imshow(image.numpy(), cmap="gray_r", vmin=0, vmax=1)
+            axis.axhline(3.5, color="tab:orange", linewidth=1)
+        for axis in strip:
             axis.set_xticks([])
             axis.set_yticks([])
         strip[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=9)
-    figure.suptitle(f"Autoencoders trained on digits with {demo.ratio:.0%} outliers", fontsize=11)
+    title = "Lower halves completed from upper halves"
+    figure.suptitle(f"{title}; {demo.ratio:.0%} of the training answers are outliers", fontsize=11)
     figure.savefig(path, dpi=130)
