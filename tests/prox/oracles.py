@@ -1,6 +1,7 @@
 """Slow, independent answers: Alg. 3 by plain bisection, coordinate by coordinate, and cvxpy."""
 
 import math
+from typing import Any
 
 import cvxpy
 import numpy as np
@@ -35,17 +36,22 @@ def prox_by_bisection(v: Tensor, *, p: float, step: float) -> Tensor:
 def prox_by_cvxpy(v: Tensor, *, p: float, step: float) -> Tensor:
     x = cvxpy.Variable(len(v))
     distance = cvxpy.sum_squares(x - v.numpy())
-    problem = cvxpy.Problem(cvxpy.Minimize(step * cvxpy.norm(x, p) + 0.5 * distance))
-    problem.solve(solver=cvxpy.CLARABEL)
-    return torch.from_numpy(x.value)
+    return _solution(x, cvxpy.Problem(cvxpy.Minimize(step * _norm(x, p) + 0.5 * distance)))
 
 
 def project_by_cvxpy(v: Tensor, *, p: float, radius: float) -> Tensor:
     x = cvxpy.Variable(len(v))
     distance = cvxpy.sum_squares(x - v.numpy())
-    cvxpy.Problem(cvxpy.Minimize(distance), [cvxpy.norm(x, p) <= radius]).solve(
-        solver=cvxpy.CLARABEL
-    )
+    return _solution(x, cvxpy.Problem(cvxpy.Minimize(distance), [_norm(x, p) <= radius]))
+
+
+def _norm(x: Any, p: float) -> Any:
+    # Power cones instead of cvxpy's rational approximation of p.
+    return cvxpy.norm(x, p) if p in (1, 2, math.inf) else cvxpy.pnorm(x, p, approx=False)
+
+
+def _solution(x: Any, problem: Any) -> Tensor:
+    problem.solve(solver=cvxpy.CLARABEL)
     return torch.from_numpy(x.value)
 
 

@@ -55,7 +55,8 @@ def test_equals_a_convex_solver(p: float) -> None:
     v = sample("gauss", 1, 8)[0]
     radius = 0.6 * float(norm(v, p=p))
     expected = project_by_cvxpy(v, p=p, radius=radius)
-    torch.testing.assert_close(project_ball(v, p=p, radius=radius), expected, rtol=0, atol=2e-5)
+    # The solver leaves a gap of about 1e-8, and distance grows with its root.
+    torch.testing.assert_close(project_ball(v, p=p, radius=radius), expected, rtol=0, atol=5e-5)
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)

@@ -9,7 +9,7 @@ from proxlin._checks import check_exponent
 from proxlin.prox.arguments import check_vectors, column_per_vector
 from proxlin.prox.norms import dual_exponent, norm
 from proxlin.prox.proximal import LARGEST, split_vectors
-from proxlin.prox.simplex import depths
+from proxlin.prox.simplex import below_top
 
 
 def project_ball(v: Tensor, *, p: float, radius: float | Tensor) -> Tensor:
@@ -32,8 +32,9 @@ def project_ball(v: Tensor, *, p: float, radius: float | Tensor) -> Tensor:
         return torch.clamp(v, -t, t)
     if p - 1.0 <= 1.0 / LARGEST:
         magnitude = v.abs()
-        depth, _ = depths(magnitude, t)
-        return torch.where(magnitude.sum(-1, keepdim=True) <= t, v, depth * v.sign())
+        below, _, level = below_top(magnitude, t)
+        inside = magnitude.sum(-1, keepdim=True) <= t
+        return torch.where(inside, v, torch.relu(below - level) * v.sign())
     if p == 2:
         length = norm(v, p=2).unsqueeze(-1)
         inside = length <= t

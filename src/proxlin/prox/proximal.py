@@ -11,7 +11,7 @@ from proxlin._checks import check_exponent
 from proxlin.prox.arguments import check_vectors, column_per_vector
 from proxlin.prox.implicit import Split
 from proxlin.prox.norms import norm
-from proxlin.prox.simplex import depths
+from proxlin.prox.simplex import below_top
 
 LARGEST = 1e15  # exponents beyond this, and their duals, are told from inf and 1 by rounding only
 
@@ -39,9 +39,9 @@ def prox_norm(v: Tensor, *, p: float, step: float | Tensor) -> Tensor:
         return v * (torch.relu(length - t) / torch.where(length == 0, 1.0, length))
     if p >= LARGEST:
         magnitude = v.abs()
-        _, level = depths(magnitude, t)
-        level = torch.relu(level)
-        return torch.where(magnitude.sum(-1, keepdim=True) <= t, 0.0, torch.clamp(v, -level, level))
+        _, top, level = below_top(magnitude, t)
+        level = torch.where(magnitude.sum(-1, keepdim=True) <= t, 0.0, torch.relu(top + level))
+        return torch.clamp(v, -level, level)
     return split_vectors(v, t, p=p, dual=False)
 
 

@@ -23,12 +23,12 @@ def project_simplex(v: Tensor, *, total: float | Tensor = 1.0) -> Tensor:
     volume = column_per_vector("total", total, v)
     if v.numel() == 0:
         return v.clone()
-    depth, _ = depths(v, volume)
-    return depth
+    below, _, level = below_top(v, volume)
+    return torch.relu(below - level)
 
 
-def depths(v: Tensor, volume: Tensor) -> tuple[Tensor, Tensor]:
-    """(v - level)+ and level, with level such that the depths of each vector sum to its volume.
+def below_top(v: Tensor, volume: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """v - top, top = max(v), and the level below it at which sum((v - top - level)+) = volume.
 
     Which entries stand above the level is found without a record for autograd; given those the
     level is a mean, which is differentiated as it stands.
@@ -40,7 +40,7 @@ def depths(v: Tensor, volume: Tensor) -> tuple[Tensor, Tensor]:
         above = _above(below.reshape(-1, v.shape[-1]), volume.reshape(-1, 1)).view(v.shape)
     count = above.sum(-1, keepdim=True)
     level = ((below * above).sum(-1, keepdim=True) - volume) / count
-    return torch.relu(below - level), level + top
+    return below, top, level
 
 
 def _above(below: Tensor, volume: Tensor) -> Tensor:

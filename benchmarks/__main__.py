@@ -1,0 +1,23 @@
+"""Print every registered table, or those that are named."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+TABLES = ("prox", "jacobians", "sadm")  # modules of this package whose main() prints a table
+
+
+def main(names: list[str]) -> int:
+    """Run the named tables, all of them by default; 2 for a name that is none."""
+    unknown = [name for name in names if name not in TABLES]
+    if unknown:
+        print(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}", file=sys.stderr)
+        return 2
+    for name in names or TABLES:
+        import_module(f"benchmarks.{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
