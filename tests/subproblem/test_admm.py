@@ -4,7 +4,7 @@ import cvxpy as cp
 import pytest
 import torch
 
-from proxlin.errors import InvalidInputError
+from proxlin.errors import InvalidInputError, MemoryBudgetError
 from proxlin.metric import Diagonal, Euclidean
 from proxlin.subproblem import ADMM
 from proxlin.terms import (
@@ -161,6 +161,11 @@ def test_deadline_is_kept_and_the_point_lies_in_the_set():
     assert found.steps == 3
     assert not found.converged
     assert penalty.contains(found.theta)
+
+
+def test_refuses_more_residuals_than_fit():
+    with pytest.raises(MemoryBudgetError, match="use SADM"):
+        ADMM(max_bytes=1000).solve(random_model(11))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from proxlin.subproblem.normal_equations import (
 )
 from proxlin.subproblem.splitting import Prox, Split, SplittingRules, minimize_split
 
+_BYTES_PER_NUMBER = 64  # b, A x + b, its copy, its multiplier and what a step makes of them
 _BLOCK_NUMBERS = 2**22  # of residuals and activations that one block of rows may bring along
 
 
@@ -59,6 +60,7 @@ class ADMM(SplittingRules):
         """Minimise the model; `iteration` and `generator` play no part."""
         anchor = model.anchor.double()
         blocks = _Blocks(model, self.max_bytes)
+        self._check_memory(blocks.numbers)
         operator, equations = self._equations(blocks, anchor.numel())
         # x = theta - anchor. The two quadratic terms, h/2 |x|^2 and a/2 |x + anchor|^2, are one
         # with weight h + a and centre -a anchor / (h + a).
@@ -81,20 +83,29 @@ class ADMM(SplittingRules):
         theta = model.penalty.project((anchor + shift).to(model.anchor))
         return SubproblemResult(theta, state.steps, state.primal, state.dual, state.converged)
 
+    def _check_memory(self, numbers: int) -> None:
+        needed = _BYTES_PER_NUMBER * numbers
+        if needed > self.max_bytes:
+            raise MemoryBudgetError(
+                f"ADMM on all rows keeps copies of all {numbers:,} residuals, {needed / 2**20:.0f}"
+                f" MiB, and max_bytes allows {self.max_bytes / 2**20:.0f} MiB; use SADM, which"
+                " samples rows, or raise max_bytes."
+            )
+
     def _equations(self, blocks: _Blocks, size: int) -> tuple[RowOperator, NormalEquations]:
         numbers = blocks.numbers
         dense = 8 * numbers * size
         try:
             if dense_side_fits(min(numbers, size), self.max_bytes - dense):
-                held = DenseRows(torch.cat([part.rows().double() for part in blocks.parts()]))
+                held = DenseRows(torch.cat([rows.double() for rows in blocks.dense()]))
                 if numbers < size:
                     return held, Woodbury(held)
                 return held, Gram(product_of_columns(held.matrix))
             if dense_side_fits(size, self.max_bytes // 2):
-                return blocks, Gram(gram_of((part.rows() for part in blocks.parts()), size))
+                return blocks, Gram(gram_of(blocks.dense(), size))
         except MemoryBudgetError:  # the Jacobian of a single row is too large already
             pass
-        return blocks, ConjugateGradient(blocks, tolerance=1e-8, max_steps=1000)
+        return blocks, ConjugateGradient(blocks)
 
 
 def _shifted_prox(model: ConvexModel, anchor: Tensor) -> Prox | None:
@@ -112,27 +123,37 @@ class _Blocks:
         self._model = model
         outputs = model.linearization(torch.zeros(1, dtype=torch.long)).residual.shape[1]
         self.numbers = model.n_rows * outputs
-        # Rows in the model's type, in float64, and the product's copy of them.
+        self._rows = max(1, _BLOCK_NUMBERS // outputs)
+        # Dense rows in the model's type, in float64, and the product's copy of them.
         row_bytes = 3 * 8 * outputs * model.anchor.numel()
-        self._rows = max(1, min(_BLOCK_NUMBERS // outputs, max_bytes // (4 * row_bytes)))
+        self._dense_rows = max(1, min(self._rows, max_bytes // (4 * row_bytes)))
+        # One block is kept; more are linearised again whenever they are needed.
+        self._only = model.linearization() if self._rows >= model.n_rows else None
 
-    def parts(self) -> Iterator[Linearization]:
-        """The linearisation of each block of rows."""
-        for index in torch.split(torch.arange(self._model.n_rows), self._rows):
-            yield self._model.linearization(index)
+    def dense(self) -> Iterator[Tensor]:
+        """The Jacobian of each block of rows, (rows, N, d)."""
+        return (part.rows() for part in self._parts(self._dense_rows))
 
     def residual(self) -> Tensor:
         """F at the anchor, (n, N)."""
-        return torch.cat([part.residual.double() for part in self.parts()])
+        return torch.cat([part.residual.double() for part in self._parts(self._rows)])
 
     def apply(self, direction: Tensor) -> Tensor:
         """J x, (n, N)."""
         short = direction.to(self._model.anchor)
-        return torch.cat([part.apply(short).double() for part in self.parts()])
+        return torch.cat([part.apply(short).double() for part in self._parts(self._rows)])
 
     def adjoint(self, rows: Tensor) -> Tensor:
         """J^T u, (d,)."""
+        blocks = torch.split(rows.to(self._model.anchor), self._rows)
         total = torch.zeros(self._model.anchor.shape, dtype=torch.float64, device=rows.device)
-        for part, block in zip(self.parts(), torch.split(rows, self._rows), strict=True):
-            total += part.adjoint(block.to(self._model.anchor)).double()
+        for part, block in zip(self._parts(self._rows), blocks, strict=True):
+            total += part.adjoint(block).double()
         return total
+
+    def _parts(self, size: int) -> Iterator[Linearization]:
+        if self._only is not None and size >= self._model.n_rows:
+            yield self._only
+            return
+        for index in torch.split(torch.arange(self._model.n_rows), size):
+            yield self._model.linearization(index)

@@ -54,7 +54,7 @@ class SADM:
     """
 
     max_steps: int = 200
-    min_steps: int = 1
+    min_steps: int = 20  # the residuals of a few batches say little about the other rows
     batch_size: int = 8
     tolerance: float = 0.1  # epsilon in App. F
     decay: float = 0.95

@@ -156,10 +156,10 @@ def minimize_split(
     state = _begin(split, rules, start)
     look = _FIRST_BALANCE
     while not state.converged and state.steps < rules.max_steps and not expired():
-        _advance(split, rules, state)
-        if rules.balance and state.steps == look and not state.converged:
+        if rules.balance and state.steps == look:
             look *= 2
             _balance(split, state)
+        _advance(split, rules, state)
     return state
 
 
