@@ -44,7 +44,7 @@ class InnerADMM(SplittingRules):
 
     >>> import torch
     >>> rows, offset = torch.eye(2).unsqueeze(0), torch.tensor([[-3.0, -0.5]])
-    >>> InnerADMM().solve(rows, offset, torch.zeros(2), torch.tensor(1.0), 1.0).x
+    >>> InnerADMM(tolerance=1e-6).solve(rows, offset, torch.zeros(2), torch.tensor(1.0), 1.0).x
     tensor([1.0000, 0.5000])
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -60,9 +61,10 @@ class SADM:
     decay: float = 0.95
     coupling: float | None = None  # rho_t / t; None: the modulus beta of g, or h if that is 0
     growth: float = 1.0  # gamma_t / (h t)
-    start: str = "anchor"  # or "zero", as in the paper
+    start: Literal["anchor", "zero"] = "anchor"  # zero: as in the paper
     rescale: bool = True  # of u when rho_t changes; False: Eq. 10 as printed
-    inner: InnerADMM = field(default_factory=InnerADMM)
+    # An error of a hundredth is small against the noise of a batch.
+    inner: InnerADMM = field(default_factory=lambda: InnerADMM(tolerance=1e-2))
 
     def __post_init__(self) -> None:
         check_count("SADM(max_steps=...)", self.max_steps)
