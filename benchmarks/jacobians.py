@@ -135,5 +135,10 @@ def _figures(case: Case, budget: float) -> list[str]:
     ]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the table."""
     Console().print(table())
+
+
+if __name__ == "__main__":
+    main()

@@ -37,6 +37,18 @@ def test_small_balls_keep_their_digits(p: float) -> None:
     torch.testing.assert_close(y / 1e-13, direction, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("p", [1.02, 1.3, 1.5, 2.0, 2.5, 3.0, 40.0])
+@pytest.mark.parametrize("radius", [1e-25, 1e-30, 1e-36])
+def test_the_smallest_balls_of_float32(p: float, radius: float) -> None:
+    v = sample("gauss", 6, 30).float()
+    direction = norm_subgradient(v.double(), p=dual_exponent(p)).float()
+    y = project_ball(v, p=p, radius=radius)
+    # Each of the 30 entries of y may miss one smallest normal number.
+    torch.testing.assert_close(y / radius, direction, rtol=1e-5, atol=1e-6 + 4e-37 / radius)
+    if p >= 2.5:
+        torch.testing.assert_close(y / radius, direction, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_points_inside_come_back_bit_by_bit(p: float, dtype: torch.dtype) -> None:

@@ -109,6 +109,23 @@ def test_gradients_are_finite_at_every_special_place(p: float, dtype: torch.dtyp
         assert grads[0].dtype == dtype
 
 
+@pytest.mark.parametrize("p", [1 + 1e-6, 1.0005, 1.3, 1.5, 3.0, 2000.0, 1e6])
+def test_single_precision_gradients_keep_their_digits(p: float) -> None:
+    v, step = outside(p)
+    weights = sample("gauss", 4, 5, seed=2)
+    for function in (
+        lambda x, t: prox_norm(x, p=p, step=t),
+        lambda x, t: project_ball(x, p=dual_exponent(p), radius=t),
+    ):
+        grads = []
+        for dtype in (torch.float32, torch.float64):
+            x, t = (z.float().to(dtype).requires_grad_() for z in (v, step))
+            value = (function(x, t) * weights.to(dtype)).sum()
+            grads.append(torch.autograd.grad(value, (x, t)))
+        for single, double in zip(*grads, strict=True):
+            torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=2e-4)
+
+
 @pytest.mark.parametrize("p", ALL)
 def test_a_swallowed_vector_has_no_gradient_and_an_inner_one_all_of_it(p: float) -> None:
     v = sample("gauss", 2, 5).requires_grad_()

@@ -138,6 +138,13 @@ def test_no_step_changes_nothing(p: float) -> None:
     assert torch.equal(v, before)
 
 
+@pytest.mark.parametrize("p", [*EXPONENTS, 1.9, 2.1])
+@pytest.mark.parametrize("step", [2e-38, 1e-40])
+def test_the_smallest_steps_of_float32_change_nothing(p: float, step: float) -> None:
+    v = torch.ones(2, 2000)
+    assert torch.equal(prox_norm(v, p=p, step=step), v)
+
+
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_moreaus_identity(p: float) -> None:
     v = sample("heavy", 40, 17)

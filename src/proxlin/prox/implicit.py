@@ -17,7 +17,7 @@ from torch import Tensor
 from proxlin.prox.moreau import split
 from proxlin.prox.norms import norm
 
-_STEEP = 10.0  # powers beyond this would multiply rounding errors; the other part of v has none
+_STEEP = 10.0  # a power of u beyond this multiplies its rounding; y then is the better source
 
 
 class Split(torch.autograd.Function):
@@ -63,14 +63,14 @@ def _jacobian_product(
     s = norm(u, p=p).unsqueeze(-1)
     alive = s > 0
     s = torch.where(alive, s, 1.0)
-    if (r > _STEEP) if dual else (p <= _STEEP):
-        a = u.abs() / s
-        x = a ** (p - 1.0)
-        ratio = a ** abs(2.0 - p)
-    else:
+    if dual or p > _STEEP:
         x = y.abs() / torch.where(t > 0, t, 1.0)
         a = x ** (r - 1.0)
         ratio = x ** abs(r - 2.0)
+    else:
+        a = u.abs() / s
+        x = a ** (p - 1.0)
+        ratio = a ** abs(2.0 - p)
     rho = (p - 1.0) * t / s
     if p < 2:  # ratio = a / x
         total = ratio + rho

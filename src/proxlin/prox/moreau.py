@@ -61,7 +61,7 @@ def _split_rows(
         torch.mul(v, keep, out=out)
         return None if bool(easy.all()) else ~easy
     start = _guess(sums, radius, norm_p, norm_r, p=p)
-    s, moving = _root(law, start, radius, norm_p, p=p)
+    s, moving = _root(law, start, norm_p, p=p)
     torch.mul(law.share(s, dual=dual), v, out=out)
     if dual and isinstance(law, LogLaw):
         # Logarithms of extreme radii leave a few roundings too many; a ball wants its radius.
@@ -80,18 +80,15 @@ def _guess(sums: PowerSums, radius: Tensor, norm_p: Tensor, norm_r: Tensor, *, p
     return norm_p * ((1.0 - x) / (1.0 + x * bow)).clamp_min(torch.finfo(x.dtype).eps)
 
 
-def _root(
-    law: Law, s: Tensor, radius: Tensor, norm_p: Tensor, *, p: float
-) -> tuple[Tensor, Tensor | None]:
+def _root(law: Law, s: Tensor, norm_p: Tensor, *, p: float) -> tuple[Tensor, Tensor | None]:
     """The root of K(s) = 1 of every row, and the few rows that were given up, if any."""
     eps = torch.finfo(s.dtype).eps
     # Coordinates answer to a change of s of relative size 1/(p-1) when p is large.
     near, rounding = eps ** (1 / 3) / max(1.0, p - 1.0), 8.0 * eps * norm_p
-    still = radius < eps * eps * norm_p  # the guess is exact, while K would be lost in rounding
     low, high = torch.zeros_like(s), 1.001 * norm_p
     for trial in range(_MAX_TRIALS):
         total, step = _fit(law.trial(s), p=p)
-        step = torch.where(still, torch.zeros_like(s), step * s)
+        step = step * s
         if law.settled:
             low = torch.where(total > 1.0, s, low)
             high = torch.where(total < 1.0, s, high)
