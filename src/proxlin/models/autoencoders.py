@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from math import prod
 
 from torch import Tensor, nn
 
@@ -35,6 +36,11 @@ class Autoencoder(nn.Module):
         """
         encoder = _weights("encoder", self.encoder)
         decoder = _weights("decoder", self.decoder)[::-1]
+        if not encoder or len(encoder) != len(decoder):
+            raise InvalidInputError(
+                "tied() needs as many layers with weights in the decoder as in the encoder, at"
+                f" least one; got {len(encoder)} and {len(decoder)}."
+            )
         pairs = [
             Tied(first, second, transposed=isinstance(layer, nn.Linear))
             for (first, layer), (second, _) in zip(encoder, decoder, strict=True)
@@ -67,6 +73,8 @@ def conv_autoencoder(
     way back meets the same sizes.
     """
     steps = _steps("channels", channels)
+    check_count("kernel", kernel)
+    check_count("stride", stride)
     down: list[nn.Module] = []
     for before, after in steps:
         down += [nn.Conv2d(before, after, kernel, stride), activation()]
@@ -89,6 +97,11 @@ def mlp_autoencoder(
     With `image=(c, h, w)` it takes and returns images instead of vectors.
     """
     steps = _steps("widths", widths)
+    if image is not None and prod(image) != widths[0]:
+        raise InvalidInputError(
+            f"widths[0] must be the number of pixels of image={tuple(image)}, {prod(image)};"
+            f" got {widths[0]}."
+        )
     down: list[nn.Module] = [] if image is None else [nn.Flatten()]
     for before, after in steps:
         down += [nn.Linear(before, after), activation()]

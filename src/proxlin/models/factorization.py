@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from proxlin._checks import check_count
+from proxlin._checks import check_count, check_positive
 from proxlin.errors import InvalidInputError
 
 
@@ -33,7 +33,8 @@ class Factorization(nn.Module):
             raise InvalidInputError(
                 f"rank must be at most {min(n_rows, n_columns)}, the smaller side; got {rank}."
             )
-        generator = torch.Generator().manual_seed(seed)
+        check_positive("scale", scale)
+        generator = torch.Generator().manual_seed(check_count("seed", seed, minimum=0))
         # Products of two factors of this size have entries of about `scale`.
         size = (scale / rank**0.5) ** 0.5
         rows = size * torch.randn(n_rows, rank, generator=generator)

@@ -43,6 +43,8 @@ def paper_regressor(n_features: int = 280, n_targets: int = 16) -> nn.Sequential
     The softplus at the output cannot be negative while standardised targets are, so the loss has a
     high floor. It is kept for comparison with the published table; `mlp_regressor` predicts better.
     """
+    check_count("n_features", n_features, minimum=3)
+    check_count("n_targets", n_targets)
     return nn.Sequential(
         nn.Unflatten(1, (1, n_features)),
         nn.Conv1d(1, 1, 3),
@@ -61,7 +63,7 @@ class FeatureSelector(nn.Linear):
     """
 
     def __init__(self, n_features: int, n_targets: int = 1) -> None:
-        super().__init__(n_features, n_targets)
+        super().__init__(check_count("n_features", n_features), check_count("n_targets", n_targets))
         nn.init.zeros_(self.weight)
         nn.init.zeros_(self.bias)
 
