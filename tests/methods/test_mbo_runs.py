@@ -35,7 +35,7 @@ def test_module_keeps_its_start_until_the_end(solver, build):
         task, MBO(solver=solver), max_seconds=None, max_iter=2, callbacks=[watch], keep_start=True
     )
     assert all(watched)
-    assert len(watched) > 2
+    assert len(watched) >= 2
     assert torch.equal(result.start, start)
     assert torch.equal(task.theta(), result.theta)
     assert not torch.equal(result.theta, start)
@@ -93,7 +93,7 @@ def test_a_solver_that_draws_is_asked_again_and_more_exactly():
     assert result.status is Status.ITERATIONS
     # SADM solves to 0.95^k * tolerance: about half as much for each answer not taken.
     assert solver.iterations == [0, 14, 28, 42, 43, 44]
-    assert [r.get("step") for r in result.history.records] == [None, 0, 0, 0, 1, 1, 1, None]
+    assert [r["step"] for r in result.history.records if "step" in r] == [0, 0, 0, 1, 1, 1]
 
 
 def test_patience_ends_a_run_in_which_no_draw_helps():
@@ -182,7 +182,7 @@ def test_a_break_inside_an_inner_solve_keeps_the_best_iterate(error, status):
     assert torch.equal(broken.theta, whole.theta)
     assert torch.equal(task.theta(), broken.theta)
     assert broken.objective == whole.objective
-    assert math.isfinite(broken.stationarity)
+    assert broken.stationarity == whole.stationarity
     if error is NonFiniteError:
         assert "The sub-problem broke." in broken.remarks
 
