@@ -72,6 +72,19 @@ def test_forward_mode_agrees_with_reverse_mode(p: float, function: str) -> None:
     torch.testing.assert_close(forward, reverse)
 
 
+@pytest.mark.parametrize("p", ALL)
+def test_works_under_torch_func_grad(p: float) -> None:
+    v, step = outside(p)
+
+    def value(x: Tensor, t: Tensor) -> Tensor:
+        return (prox_norm(x, p=p, step=t) ** 2).sum()
+
+    x, t = v.clone().requires_grad_(), step.clone().requires_grad_()
+    expected = torch.autograd.grad(value(x, t), (x, t))
+    for ours, theirs in zip(torch.func.grad(value, (0, 1))(v, step), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("p", SMOOTH)
 def test_jacobian_of_a_prox_is_symmetric_and_between_zero_and_one(p: float) -> None:
     v, step = outside(p)

@@ -201,7 +201,28 @@ def test_leading_dimensions_are_a_batch(p: float) -> None:
             for k in range(4):
                 one = prox_norm(v[i, j, k], p=p, step=float(step[j, 0]))
                 torch.testing.assert_close(u[i, j, k], one, rtol=1e-12, atol=1e-14)
-    assert prox_norm(v.transpose(0, -1), p=p, step=0.1).shape == (7, 3, 4, 2)
+
+
+@pytest.mark.parametrize("p", [1, 1.3, 1.5, 2, 3, math.inf])
+def test_any_layout_in_memory(p: float) -> None:
+    v = sample("gauss", 24, 8).reshape(4, 6, 8)
+    for view in (v.mT, v[:, ::2], v[..., ::2], v.permute(2, 1, 0), v[:1].expand(3, 6, 8), v[0].T):
+        for function in (
+            lambda x: prox_norm(x, p=p, step=0.4),
+            lambda x: project_ball(x, p=p, radius=0.4),
+        ):
+            result = function(view)
+            assert result.shape == view.shape
+            torch.testing.assert_close(result, function(view.clone().contiguous()))
+
+
+@pytest.mark.parametrize("p", [1.3, 1.5, 3.0])
+def test_many_blocks_are_one_batch(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    v = sample("heavy", 50, 20)
+    step = torch.linspace(0, 1.1, 50, dtype=torch.float64) * norm(v, p=dual_exponent(p))
+    whole = prox_norm(v, p=p, step=step)
+    monkeypatch.setattr("proxlin.prox.moreau._BLOCK", 70)  # three vectors and a bit
+    torch.testing.assert_close(prox_norm(v, p=p, step=step), whole, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("p", EXPONENTS)

@@ -24,8 +24,8 @@ def prox_norm(v: Tensor, *, p: float, step: float | Tensor) -> Tensor:
     they are one-sided. A vector that holds NaN or infinity becomes NaN and disturbs no other.
 
     >>> prox_norm(torch.tensor([[3.0, -0.5], [3.0, 4.0]]), p=1, step=1.0)
-    tensor([[ 2., -0.],
-            [ 2.,  3.]])
+    tensor([[2., 0.],
+            [2., 3.]])
     """
     p = check_exponent("p", p)
     check_vectors("v", v)
@@ -47,7 +47,7 @@ def prox_norm(v: Tensor, *, p: float, step: float | Tensor) -> Tensor:
 
 def split_vectors(v: Tensor, t: Tensor, *, p: float, dual: bool) -> Tensor:
     """`Split` for any leading dimensions; t is a column per vector, or one for all."""
-    rows = v.reshape(math.prod(v.shape[:-1]), v.shape[-1])
+    rows = v.reshape(math.prod(v.shape[:-1]), v.shape[-1]).contiguous()
     column = t.expand(*v.shape[:-1], 1).reshape(-1, 1)
     part: Tensor = Split.apply(rows, column, p, dual)  # type: ignore[no-untyped-call]
     return part.view(v.shape)

@@ -133,9 +133,8 @@ class LogLaw:
         self._w, self._t, self._log_t = w, t, t.log2()
         self._logs, self._xi, self._next, self._k = buffers[:4]
         self._share, self._rest, self._product, self._change, self._slope = buffers[4:9]
-        self._exact = (
-            torch.finfo(w.dtype).eps ** 0.5
-        )  # bits: the next step would be lost in rounding
+        # Bits: after a step of this size the next one would be lost in rounding.
+        self._exact = torch.finfo(w.dtype).eps ** 0.5
         # Shares below 2^-limit are nothing; the limit keeps k, and with it its rounding, small.
         self._limit = 126.0 if w.dtype == torch.float32 else 1020.0
         self._started = self.settled = False
