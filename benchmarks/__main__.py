@@ -5,7 +5,12 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-TABLES = ("prox", "jacobians", "sadm")  # modules of this package whose main() prints a table
+TABLES = (
+    "prox",
+    "jacobians",
+    "sadm",
+    "convergence",
+)  # modules of this package whose main() prints a table
 
 
 def main(names: list[str]) -> int:
@@ -15,7 +20,7 @@ def main(names: list[str]) -> int:
         print(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}", file=sys.stderr)
         return 2
     for name in names or TABLES:
-        import_module(f"benchmarks.{name}").main()
+        import_module(f"benchmarks.{name}").main([])
     return 0
 
 

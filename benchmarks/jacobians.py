@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.timing import threads
 from proxlin.linearize import linearize
 from proxlin.models import conv_autoencoder, mlp_regressor, paper_autoencoder, paper_regressor
 from proxlin.problem import Problem
@@ -81,27 +82,18 @@ def peak(work: Callable[[], object]) -> int:
     return most
 
 
-def table(budget: float = 0.5) -> Table:
-    """Milliseconds and mebibytes for each image on one thread, and the ratio of the times."""
-    # Threads that wait for each other on a busy machine would measure the machine.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _table(budget)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _table(budget: float) -> Table:
-    result = Table(title="Jacobian rows (float32, one thread), each image")
+def table(count: int = 1, budget: float = 0.5) -> Table:
+    """Milliseconds and mebibytes for each image on `count` threads, and the ratio of the times."""
+    result = Table(title=f"Jacobian rows (float32), each image, {count} thread(s)")
     result.add_column("module")
     for column in ("N", "d", "jacrev ms", "ours ms", "ratio", "same memory ms"):
         result.add_column(column, justify="right")
     for column in ("jacrev MiB", "ours MiB", "rows MiB"):
         result.add_column(column, justify="right")
     torch.manual_seed(0)
-    for case in cases():
-        result.add_row(case.name, *_figures(case, budget))
+    with threads(count):
+        for case in cases():
+            result.add_row(case.name, *_figures(case, budget))
     result.caption = f"bar for the paper's autoencoder: ratio >= {BAR:.0f}"
     return result
 
@@ -135,9 +127,10 @@ def _figures(case: Case, budget: float) -> list[str]:
     ]
 
 
-def main() -> None:
-    """Print the table."""
-    Console().print(table())
+def main(_arguments: list[str] | None = None) -> None:
+    """Print the table, on one thread and on all."""
+    for count in sorted({1, torch.get_num_threads()}):
+        Console().print(table(count))
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def _work(v: Tensor, p: float, step: Tensor) -> Work:
     return lambda: prox_norm(v, p=p, step=step)
 
 
-def main() -> None:
+def main(_arguments: list[str] | None = None) -> None:
     """Print the table."""
     Console().print(table())
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxlin import MBO, SGD, Adam, NonNegative, Problem, Ridge, Status, minimize
+from proxlin import ADMM, MBO, SADM, SGD, Adam, NonNegative, Problem, Ridge, Status, minimize
 from proxlin.errors import InvalidInputError
 from proxlin.methods import METHODS, Step
 from proxlin.models import linear_regressor
@@ -82,11 +82,16 @@ def test_global_random_state_is_left_alone():
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_time_budget_is_kept():
+@pytest.mark.parametrize("name", METHOD_NAMES)
+def test_time_budget_is_kept(name):
     started = time.perf_counter()
-    result = minimize(problem(), "adam", max_seconds=0.5)
-    assert result.status is Status.TIME
+    result = minimize(problem(), name, max_seconds=0.5)
+    assert result.status in (Status.TIME, Status.NO_DECREASE)
     assert time.perf_counter() - started < 1.5
+
+
+def test_status_says_what_to_do():
+    result = minimize(problem(), "adam", max_seconds=0.1)
     assert "max_seconds" in str(result.status)
 
 
@@ -150,6 +155,12 @@ def test_non_finite_start_is_refused():
         minimize(task, "adam", max_iter=1)
 
 
+def test_unfinished_models_are_no_convergence():
+    result = minimize(problem(), MBO(solver=ADMM(max_steps=1)), max_iter=3, tol=1e3)
+    assert result.status is not Status.CONVERGED
+    assert result.stationarity is None
+
+
 def test_converged_is_claimed_only_when_measured():
     result = minimize(problem(dtype=torch.float64), "mbo-admm", max_iter=100, tol=1e-4)
     assert result.status is Status.CONVERGED
@@ -171,7 +182,13 @@ def test_flush_denormal_state_is_restored():
         (lambda: minimize(problem("mse"), MBO()), '"mse"'),
         (lambda: Adam(learning_rate=-1), "Adam(learning_rate=...) must be > 0; got -1"),
         (lambda: SGD(schedule="cos"), "'cosine'"),
-        (lambda: SGD(momentum=2), "[0, 1]"),
+        (lambda: SGD(momentum=1), ">= 0 and < 1"),
+        (lambda: Adam(betas=0.9), "two numbers"),
+        (lambda: minimize(problem(), SADM()), "MBO(solver=...)"),
+        (lambda: minimize(problem(), Adam), "must be a name or settings"),
+        (lambda: minimize(problem(), "adam", seed=1.5), "seed"),
+        (lambda: minimize(nn.Linear(2, 2), "adam"), "problem must be a Problem"),
+        (lambda: minimize(problem(), "mbo-sgd", tol=1e-2), "measures stationarity"),
     ],
 )
 def test_bad_input_is_one_sentence(call, words):

@@ -60,6 +60,14 @@ def check_interval(name: str, value: Any, low: float, high: float) -> float:
     return number
 
 
+def check_share(name: str, value: Any) -> float:
+    """Return `value` as a float in [0, 1)."""
+    number = check_real(name, value)
+    if not 0 <= number < 1:
+        raise InvalidInputError(f"{name} must be >= 0 and < 1; got {value!r}.")
+    return number
+
+
 def check_count(name: str, value: Any, minimum: int = 1) -> int:
     """Return `value` as an int >= minimum."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:

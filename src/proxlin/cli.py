@@ -31,7 +31,7 @@ def main() -> None:
     try:
         app()
     except (ProxlinError, OSError) as error:
-        Console(stderr=True).print(f"[red]proxlin:[/red] {error}", highlight=False)
+        Console(stderr=True).print(f"proxlin: {error}", highlight=False, markup=False)
         raise SystemExit(2) from None
 
 
@@ -44,7 +44,7 @@ def _commands() -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("proxlin-demo"),
     seconds: Annotated[float, typer.Option(min=0.1, help="Training time for each loss.")] = 15.0,
-    ratio: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of outliers.")] = 0.2,
+    ratio: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of outliers.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
@@ -117,7 +117,7 @@ def datasets() -> None:
         table.add_column(heading, overflow="fold")
     for entry in list_datasets():
         sizes = [str(value) for value in (entry.rows, entry.features, entry.targets)]
-        table.add_row(entry.name, entry.description, *sizes, str(entry.where))
+        table.add_row(entry.name, entry.description, *sizes, "; ".join(entry.where))
     _console.print(table)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_positive
+from proxlin._checks import check_count, check_positive
 from proxlin.budget import Budget
 from proxlin.errors import InvalidInputError, NonFiniteError
 from proxlin.methods import Method, Step, method_named
@@ -73,7 +73,10 @@ def minimize(
 
     Ctrl-C ends the run and returns the best point so far.
     """
-    settings = method_named(method) if isinstance(method, str) else method
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(f"problem must be a Problem; got {type(problem).__name__}.")
+    settings = method_named(method) if isinstance(method, str) else _check_method(method)
+    check_count("seed", seed, minimum=0)
     if tol is not None:
         check_positive("tol", tol)
         if not settings.measures_stationarity:
@@ -178,7 +181,11 @@ class _Run:
             status = status or step.status
             if status is not None:
                 break
-        if status in (Status.TIME, Status.ITERATIONS):
+        # A method with one candidate may have had it evaluated just now.
+        known = self.history.records and self.evaluated_at[0] == self.budget.iteration
+        if status in (Status.TIME, Status.ITERATIONS) and not (
+            known and len(self.method.candidates(state)) == 1
+        ):
             status = self._evaluate(self._choice(state), Step()) or status
         return status
 
@@ -250,6 +257,17 @@ class _Run:
         if remark not in self.remarks:
             self.remarks.append(remark)
             _LOG.warning(remark)
+
+
+def _check_method(method: Any) -> Method:
+    if isinstance(method, type) or not hasattr(method, "candidates"):
+        hint = " Wrap a sub-problem solver as MBO(solver=...)." if hasattr(method, "solve") else ""
+        raise InvalidInputError(
+            "method must be a name or settings such as Probed() or MBO(solver=SADM());"
+            f" got {method!r}.{hint}"
+        )
+    settings: Method = method
+    return settings
 
 
 def _at_most(measured: float | None, bound: float) -> bool:

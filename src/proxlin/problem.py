@@ -168,13 +168,13 @@ def _difference(module: nn.Module, x: Tensor, *target: Tensor) -> Tensor:
         )
     output = module(x)
     y = target[0] if target else x
-    y = y.unsqueeze(1) if y.ndim == 1 else y
+    y = y.unsqueeze(1) if y.ndim == 1 and output.ndim == 2 else y
     if output.shape != y.shape:
         raise InvalidInputError(
             f"the module's output must have the shape of its target {tuple(y.shape)};"
             f" got {tuple(output.shape)}. Change the module's last layer or give residual=...."
         )
-    difference: Tensor = (output - y).flatten(1)
+    difference: Tensor = (output - y).reshape(output.shape[0], -1)
     return difference
 
 
@@ -194,8 +194,8 @@ def _read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devi
     for name, child in module.named_modules():
         if isinstance(child, nn.modules.batchnorm._BatchNorm):
             raise UnsupportedModuleError(
-                f"module {name or type(child).__name__!r} is a batch normalisation, whose output"
-                " for one row depends on other rows; use GroupNorm or LayerNorm instead."
+                f"module {name or type(child).__name__!r} is a batch normalisation: its running"
+                " statistics mix rows and would never be updated; use GroupNorm or LayerNorm."
             )
     ((dtype, device),) = kinds
     return Layout.of(parameters), dtype, device
@@ -209,6 +209,11 @@ def _check_residual(problem: Problem) -> int:
             raise InvalidInputError(
                 f"data[{position}] must have the module's type {problem.dtype};"
                 f" got {tensor.dtype}. Convert one of them with .to(...)."
+            )
+        if tensor.device != problem.device:
+            raise InvalidInputError(
+                f"data[{position}] must be on the module's device {problem.device};"
+                f" got {tensor.device}. Move one of them with .to(...)."
             )
     theta = problem.theta()
     with torch.no_grad():

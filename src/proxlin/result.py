@@ -13,9 +13,12 @@ class Status(Enum):
     """Why a run ended. The value is a sentence that says what to do next."""
 
     CONVERGED = "Converged: the measured stationarity is at most tol."
-    NO_DECREASE = "No further decrease: the method could not lower the objective any more."
-    ITERATIONS = "The iteration budget ran out first; raise max_iter or loosen tol."
-    TIME = "The time budget ran out first; raise max_seconds or loosen tol."
+    NO_DECREASE = (
+        "No further decrease: the method could not lower the objective any more."
+        " Solve the models more exactly, or take the point as it is."
+    )
+    ITERATIONS = "The steps are used up; raise max_iter to go further."
+    TIME = "The time is used up; raise max_seconds to go further."
     STOPPED = "A callback asked to stop; the best point so far is kept."
     INTERRUPTED = "Interrupted; the best point so far is kept."
     NON_FINITE = (

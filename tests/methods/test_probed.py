@@ -69,8 +69,7 @@ def test_on_a_quadratic_it_converges_like_newton():
     nearest = x @ torch.linalg.lstsq(x, y).solution
     best = float((nearest - y).square().sum(1).mean())
     state = method.init(problem, problem.theta(), generator)
-    state.radius, state.damping = 1e9, 1e-12
-    method._factor(problem, state)
+    method.prepare(problem, state, Budget(None, None))
     gaps = [problem.objective(state.theta) - best]
     for _ in range(4):
         state.radius, state.damping = 1e9, 1e-12
@@ -131,7 +130,7 @@ def test_gross_outliers_do_not_move_it():
     assert errors[2] < 0.05 * errors["mse"]
 
 
-def test_it_leaves_the_all_zero_output_where_adam_stays():
+def test_it_leaves_the_all_zero_output():
     # Mostly dark images at p = 1: their median is the all-zero output, a strong attractor.
     generator = torch.Generator().manual_seed(0)
     x = torch.relu(torch.randn(400, 1, 10, 10, generator=generator) - 1.2)
@@ -152,6 +151,33 @@ def test_both_structures_train_a_net(curvature):
     before = problem.objective(problem.theta())
     result = minimize(problem, Probed(curvature=curvature), max_seconds=None, max_iter=200)
     assert result.objective < 0.5 * before
+
+
+def test_nothing_to_learn_is_no_error():
+    # Zero inputs: no Jacobian and no curvature, in the dense and in the layered structure.
+    for width in (3, 60):
+        x = torch.zeros(20, width)
+        problem = Problem(nn.Linear(width, width, bias=False), (x, torch.ones(20, width)), 1)
+        assert minimize(problem, "probed", max_seconds=None, max_iter=20).objective == width
+
+
+def test_zero_last_layer_trains():
+    x, y = data(features=40)
+    torch.manual_seed(0)
+    net = mlp_regressor(40, 2, hidden=(50,))
+    nn.init.zeros_(net[-1].weight)
+    problem = Problem(net, (x, y), 1)
+    before = problem.objective(problem.theta())
+    result = minimize(problem, "probed", max_seconds=None, max_iter=150)
+    assert result.objective < 0.7 * before
+
+
+def test_short_time_budget_is_kept_and_used():
+    x, y = data(n=2000)
+    problem = Problem(linear_regressor(5, 2), (x, y), 1)
+    result = minimize(problem, "probed", max_seconds=0.5)
+    assert result.seconds < 1.0
+    assert result.iterations > 0
 
 
 def test_bad_stretch_returns_to_the_kept_point():

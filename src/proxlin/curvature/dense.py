@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from proxlin.curvature.factor import damped_cholesky
+
 
 class DenseCurvature:
     """C as a d x d matrix; memory 2 * 8 d^2 bytes, a Cholesky factorisation for each renewal."""
@@ -27,9 +29,7 @@ class DenseCurvature:
 
     def factor(self, damping: float, extra: Tensor) -> None:
         """Renew the Cholesky factor of C + damping * scale * I + diag(extra)."""
-        shift = damping * self.scale + extra.double()
-        damped = self.matrix + torch.diag(shift.expand(self.matrix.shape[0]))
-        self._factor = torch.linalg.cholesky(damped)
+        self._factor = damped_cholesky(self.matrix, damping * self.scale + extra)
 
     def solve(self, vector: Tensor) -> Tensor:
         """A^{-1} vector."""

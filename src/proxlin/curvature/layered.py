@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from proxlin.curvature.factor import damped_cholesky
 from proxlin.curvature.layers import LayerPiece
 
 _ENOUGH_NEWS = 0.1  # an eigenbasis costs many steps, and changes slowly
@@ -48,10 +49,9 @@ class UnitBlocks:
     def factor(self, damping: float, extra: Tensor) -> None:
         """Renew the Cholesky factors of block + damping * (mean diagonal) I + diag(extra)."""
         units, width, _ = self.blocks.shape
-        shift = damping * self.trace() / (units * width) + extra
-        damped = self.blocks.to(torch.float64, copy=True)
-        damped.diagonal(dim1=1, dim2=2).add_(shift)
-        self._factor = torch.linalg.cholesky(damped)
+        self._factor = damped_cholesky(
+            self.blocks, damping * self.trace() / (units * width) + extra
+        )
 
     def solve(self, matrix: Tensor) -> Tensor:
         """Solve for every unit at once."""
@@ -115,8 +115,37 @@ class KroneckerBlock:
         return float((self._rotate(matrix).square() * self._spectrum).sum(dtype=torch.float64))
 
 
+class DiagonalBlock:
+    """The diagonal alone, for layers too large for anything else; memory 2 units * width."""
+
+    def __init__(self, units: int, width: int, like: Tensor) -> None:
+        self.diagonal = like.new_zeros(units, width)
+        self._damped = torch.empty(0)
+
+    def add(self, rows: Tensor, weight: float) -> None:
+        """Average in the squares of the probes' rows (K, units, width)."""
+        self.diagonal.lerp_(rows.square().mean(0), weight)
+
+    def trace(self) -> float:
+        """The sum of the diagonal."""
+        return float(self.diagonal.sum())
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the damped diagonal."""
+        shift = damping * self.trace() / self.diagonal.numel() + extra.to(self.diagonal)
+        self._damped = (self.diagonal + shift).clamp_min(torch.finfo(self.diagonal.dtype).tiny)
+
+    def solve(self, matrix: Tensor) -> Tensor:
+        """Divide entry by entry."""
+        return matrix / self._damped
+
+    def quadratic(self, matrix: Tensor) -> float:
+        """The squares, weighted with the diagonal."""
+        return float((matrix.square() * self.diagonal).sum(dtype=torch.float64))
+
+
 class LayeredCurvature:
-    """Blocks for each layer: unit by unit where they fit, a Kronecker product beyond."""
+    """One block for each layer, of the richest structure that fits."""
 
     def __init__(self, pieces: list[LayerPiece], like: Tensor) -> None:
         self.pieces = pieces
@@ -155,6 +184,9 @@ class LayeredCurvature:
 
 
 def _block(piece: LayerPiece, like: Tensor) -> LayerBlock:
+    """The richest structure that fits: unit by unit, then Kronecker, then the diagonal."""
     if piece.units * piece.width**2 <= _BLOCK_NUMBERS:
         return UnitBlocks(piece.units, piece.width, like)
-    return KroneckerBlock(piece.units, piece.width, like)
+    if piece.units**2 + piece.width**2 <= _BLOCK_NUMBERS:
+        return KroneckerBlock(piece.units, piece.width, like)
+    return DiagonalBlock(piece.units, piece.width, like)

@@ -33,7 +33,10 @@ class State(Protocol):
 class Method(Protocol):
     """Settings of an algorithm. It only knows how to begin and how to take one step."""
 
-    measures_stationarity: bool
+    @property
+    def measures_stationarity(self) -> bool:
+        """Whether its steps can report a stationarity, which `tol` needs."""
+        ...
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> Any:
         """The state before the first step, at theta."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_choice, check_count, check_interval, check_positive
+from proxlin._checks import check_choice, check_count, check_positive, check_share
 from proxlin.budget import Budget
+from proxlin.errors import InvalidInputError
 from proxlin.methods.base import Step
 from proxlin.problem import Problem
 from proxlin.rows import Shuffler
@@ -48,7 +49,7 @@ class SGD:
 
     def __post_init__(self) -> None:
         check_positive("SGD(learning_rate=...)", self.learning_rate)
-        check_interval("SGD(momentum=...)", self.momentum, 0, 1)
+        check_share("SGD(momentum=...)", self.momentum)
         check_count("SGD(batch_size=...)", self.batch_size)
         check_choice("SGD(schedule=...)", self.schedule, _SCHEDULES)
 
@@ -82,8 +83,10 @@ class Adam:
 
     def __post_init__(self) -> None:
         check_positive("Adam(learning_rate=...)", self.learning_rate)
+        if not isinstance(self.betas, tuple) or len(self.betas) != 2:
+            raise InvalidInputError(f"Adam(betas=...) must be two numbers; got {self.betas!r}.")
         for beta in self.betas:
-            check_interval("Adam(betas=...)", beta, 0, 1)
+            check_share("Adam(betas=...)", beta)
         check_positive("Adam(epsilon=...)", self.epsilon)
         check_count("Adam(batch_size=...)", self.batch_size)
         check_choice("Adam(schedule=...)", self.schedule, _SCHEDULES)

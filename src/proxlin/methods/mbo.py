@@ -17,7 +17,7 @@ from proxlin.model import ConvexModel
 from proxlin.problem import Problem
 from proxlin.result import Status
 from proxlin.search import Armijo
-from proxlin.subproblem import SADM, SubproblemSolver
+from proxlin.subproblem import SADM, Subgradient, SubproblemSolver
 
 _TIGHTER = 14  # iterations that an answer not taken counts for: 0.95^14 is about a half
 _PARTS = (
@@ -56,7 +56,6 @@ class MBO:
     decrease_rows: int | None = 4096
     patience: int = 10
     max_bytes: int = 2**30
-    measures_stationarity: bool = field(default=True, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, needed, example in _PARTS:
@@ -67,6 +66,11 @@ class MBO:
             check_count("MBO(decrease_rows=...)", self.decrease_rows)
         check_count("MBO(patience=...)", self.patience)
         check_count("MBO(max_bytes=...)", self.max_bytes)
+
+    @property
+    def measures_stationarity(self) -> bool:
+        """Whether the solver knows when it has found the minimiser of the model."""
+        return not isinstance(self.solver, Subgradient)
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> MBOState:
         """Begin at theta."""
@@ -80,6 +84,8 @@ class MBO:
         inner = self.solver.solve(
             model, iteration=state.iteration, generator=state.generator, deadline=budget
         )
+        # A solver that draws no rows would give the same answer again.
+        by_chance = not torch.equal(drawn_before, state.generator.get_state())
         target = problem.penalty.project(inner.theta)
         index = self._decrease_index(model, state.generator)
         decrease = model.decrease(target, index)
@@ -90,6 +96,7 @@ class MBO:
             "decrease": decrease,
             "decrease_rows": float(model.n_rows if index is None else len(index)),
             "inner_steps": float(inner.steps),
+            "inner_converged": float(inner.converged),
             "step": 0.0,
             "trials": 0.0,
         }
@@ -103,12 +110,11 @@ class MBO:
             state.theta, state.objective = found.theta, found.objective
         state.iteration += 1 if accepted else _TIGHTER
         state.refused = 0 if accepted else state.refused + 1
-        # A step without chance would be the same again.
-        by_chance = not torch.equal(drawn_before, state.generator.get_state())
         over = state.refused >= (self.patience if by_chance else 1) and not budget.expired()
         return Step(
             objective=state.objective,
-            stationarity=float(torch.linalg.vector_norm(move)),
+            # How far an unfinished solve went says nothing about the minimiser of the model.
+            stationarity=float(torch.linalg.vector_norm(move)) if inner.converged else None,
             status=Status.NO_DECREASE if over else None,
             details=details,
             remarks=inner.remarks,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_choice, check_count, check_interval, check_positive
+from proxlin._checks import check_choice, check_count, check_positive, check_share
 from proxlin.budget import Budget
 from proxlin.curvature import Curvature, curvature_for
 from proxlin.methods.base import Step
@@ -24,6 +24,7 @@ from proxlin.rows import Batch, Shuffler
 _FIRST_RADIUS, _LEAST_RADIUS, _MOST_RADIUS = 1e-7, 1e-9, 0.05
 _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-7, 1.0
 _GOOD, _BAD = 0.25, 0.75  # error of the prediction, relative to it, that widens or narrows
+_PREPARATION = 0.05  # share of the budget that goes into the first probes
 _PARTS = 4  # of a batch, each with a probe of its own
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
@@ -81,16 +82,16 @@ class Probed:
         if self.batch_size is not None:
             check_count("Probed(batch_size=...)", self.batch_size)
         check_positive("Probed(length=...)", self.length)
-        check_interval("Probed(momentum=...)", self.momentum, 0, 0.999)
+        check_share("Probed(momentum=...)", self.momentum)
         check_choice("Probed(curvature=...)", self.curvature, ("auto", "dense", "layered"))
         check_count("Probed(window=...)", self.window)
         check_positive("Probed(floor=...)", self.floor)
         check_count("Probed(renewal=...)", self.renewal)
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> ProbedState:
-        """Probe the curvature at theta before the first step."""
+        """Begin at theta; the curvature is probed in the first step, which knows the budget."""
         size = self.batch_size or fitting_batch_size(problem)
-        state = ProbedState(
+        return ProbedState(
             theta=theta,
             batches=Shuffler(problem.n_rows, size, generator),
             generator=generator,
@@ -101,14 +102,20 @@ class Probed:
             average=theta.clone() if problem.penalty.rest.regularizer is None else None,
             good=theta.clone(),
         )
+
+    def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
+        """Probe the curvature where the run begins, for a small share of the time at most."""
         for _ in range(math.ceil(self.window / 4)):
             self._look(problem, state, problem.rows.take(state.batches.next()))
+            if budget.progress > _PREPARATION:
+                break
         self._absorb(state)
         self._factor(problem, state)
-        return state
 
     def step(self, problem: Problem, state: ProbedState, budget: Budget) -> Step:
         """One batch: its sub-gradient and one probe, then one damped Newton step."""
+        if not state.probes:
+            self.prepare(problem, state, budget)
         batch = problem.rows.take(state.batches.next())
         cautious = state.steps < _CAUTIOUS
         renewing = cautious or (state.steps + 1) % self.renewal == 0
@@ -122,11 +129,12 @@ class Probed:
             self._factor(problem, state)
         length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
         move = self._move(problem, state, length)
-        state.theta = state.theta + move.step
+        before = state.theta
+        state.theta = before + move.step
         if renewing:
             change = float(problem.losses(state.theta, batch).mean()) - loss
             if not self._trust(state, move, change, float(gradient @ move.step)):
-                state.theta = state.theta - move.step
+                state.theta = before
         if state.average is not None:
             state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
         return Step()
@@ -152,9 +160,9 @@ class Probed:
             part_loss, part_gradient = self._differentiate(problem, state, part, probing=probing)
             loss += share * part_loss
             gradient.add_(part_gradient, alpha=share)
-        if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
-            self._absorb(state)
         if math.isfinite(loss):
+            if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
+                self._absorb(state)
             rate = max(0.05, 1.0 / (state.steps + 1))
             state.loss = loss if math.isnan(state.loss) else state.loss + rate * (loss - state.loss)
             whole = gradient + problem.penalty.quadratic.to(gradient) * state.theta
@@ -173,8 +181,8 @@ class Probed:
             (gradient,) = torch.autograd.grad(loss, point, retain_graph=probing)
         if probing:
             weights = problem.loss.curvature_weights(residual.detach(), self.floor)
-            signs = torch.empty_like(weights).bernoulli_(generator=state.generator).mul_(2).sub_(1)
-            scaled = signs * (weights / residual.shape[0]).sqrt_()
+            signs = torch.empty(weights.shape).bernoulli_(generator=state.generator).mul_(2).sub_(1)
+            scaled = signs.to(weights) * (weights / residual.shape[0]).sqrt_()
             state.pending.append(torch.autograd.grad(residual, point, scaled)[0])
         return float(loss.detach()), gradient
 
@@ -192,7 +200,8 @@ class Probed:
         """Renew the factor; a term it cannot hold brings its ADMM penalty into it."""
         split = 0.0 if problem.penalty.is_quadratic else state.curvature.scale
         state.split = max(split, torch.finfo(state.theta.dtype).tiny)
-        state.curvature.factor(state.damping, problem.penalty.quadratic + split)
+        extra = problem.penalty.quadratic.to(state.theta.device) + split
+        state.curvature.factor(state.damping, extra)
 
     def _move(self, problem: Problem, state: ProbedState, length: float) -> _Move:
         """The damped Newton step, shortened to the trust region."""
@@ -227,7 +236,8 @@ class Probed:
 
     def _form(self, problem: Problem, state: ProbedState, move: Tensor) -> float:
         """s^T (C + damping + quadratic part of g) s."""
-        shift = state.damping * state.curvature.scale + problem.penalty.quadratic
+        ridge = problem.penalty.quadratic.to(move.device)
+        shift = ridge + state.damping * state.curvature.scale
         return state.curvature.quadratic(move) + float((shift * move.double().square()).sum())
 
     def _trust(self, state: ProbedState, move: _Move, actual: float, slope: float) -> bool:
