@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from proxlin.data import list_datasets
 from proxlin.demo import Demo, draw, run_demo
-from proxlin.errors import ProxlinError
+from proxlin.errors import InvalidInputError, ProxlinError
 from proxlin.minimize import Callback
 from proxlin.minimize import Progress as Told
 
@@ -31,7 +32,8 @@ def main() -> None:
     try:
         app()
     except (ProxlinError, OSError) as error:
-        Console(stderr=True).print(f"proxlin: {error}", highlight=False, markup=False)
+        told = Console(stderr=True)
+        told.print(f"proxlin: {error}", highlight=False, markup=False, soft_wrap=True)
         raise SystemExit(2) from None
 
 
@@ -49,7 +51,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Squared error against robust losses on digits with outliers, in under a minute."""
-    out.mkdir(parents=True, exist_ok=True)
+    _make_writable(out)
     with Progress(
         TextColumn("{task.description:>14}"),
         BarColumn(),
@@ -71,6 +73,18 @@ def demo(
     picture = out / "completions.png"
     draw(result, picture)
     _show(result, picture, as_json)
+
+
+def _make_writable(folder: Path) -> None:
+    """Make the folder and put a file there for a moment, before any time goes into training."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as cause:
+        raise InvalidInputError(
+            f"--out must name a folder that can be written to; got {folder}: {cause.strerror}."
+        ) from cause
 
 
 def _show(result: Demo, picture: Path, as_json: bool) -> None:
@@ -104,9 +118,12 @@ def _show(result: Demo, picture: Path, as_json: bool) -> None:
     _console.print(table)
     _console.print(
         "Errors are mean absolute differences of pixels in [0, 1]; outliers found is their share"
-        f" among the rows that fit worst. Picture: {picture}",
+        " among the rows that fit worst.",
         highlight=False,
+        markup=False,
     )
+    # A path is printed as it is, in one piece.
+    _console.print(f"Picture: {picture}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()

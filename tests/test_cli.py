@@ -1,0 +1,128 @@
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import matplotlib.image
+import pytest
+
+from proxlin import cli
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Call the command line in this process: exit code, standard output, standard error."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["proxlin", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        told = capsys.readouterr()
+        return ended.value.code or 0, told.out, told.err
+
+    return call
+
+
+def is_picture(path):
+    image = matplotlib.image.imread(path)
+    return path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and image.std() > 0
+
+
+def test_demo_as_json_is_a_table_and_a_picture(run, tmp_path):
+    out = tmp_path / "new" / "folder"
+    code, told, error = run("demo", "--seconds", 0.3, "--out", out, "--json")
+    assert (code, error) == (0, "")
+    table = json.loads(told)
+    assert [row["loss"] for row in table["rows"]] == ["squared error", "l2 norm", "l1 norm"]
+    for row in table["rows"]:
+        assert 0 < row["error on test rows"] < 1
+        assert 0 <= row["outliers found"] <= 1
+        assert row["seconds"] > 0
+    pictures = list(out.iterdir())
+    assert [str(path) for path in pictures] == [table["picture"]]
+    assert is_picture(pictures[0])
+
+
+def test_demo_shows_a_table_and_says_where_the_picture_is(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, told, error = run("demo", "--seconds", 0.3, "--ratio", 0.01, "--out", "here[a]")
+    assert (code, error) == (0, "")
+    assert all(loss in told for loss in ("squared error", "l2 norm", "l1 norm"))
+    (picture,) = (tmp_path / "here[a]").iterdir()
+    assert told.endswith(f"\nPicture: here[a]/{picture.name}\n")
+    assert is_picture(picture)
+
+
+def test_datasets_are_listed_with_their_sizes(run):
+    code, told, error = run("datasets")
+    assert (code, error) == (0, "")
+    for name in ("digits", "mnist", "fashion-mnist", "scm1d", "70000", "784"):
+        assert name in told
+
+
+def test_help_names_the_commands(run):
+    code, told, _ = run("--help")
+    assert code == 0
+    assert "demo" in told
+    assert "datasets" in told
+
+
+@pytest.mark.parametrize("below", ["", "below"], ids=["a file", "below a file"])
+def test_a_folder_that_cannot_be_made_is_one_sentence(run, tmp_path, below):
+    (tmp_path / "file").write_text("kept")
+    out = tmp_path / "file" / below
+    code, told, error = run("demo", "--seconds", 0.3, "--out", out)
+    assert (code, told) == (2, "")
+    assert error.startswith(f"proxlin: --out must name a folder that can be written to; got {out}")
+    assert error.count("\n") == 1
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_training(run, tmp_path, monkeypatch):
+    def refuse(dir):  # noqa: A002
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cli, "TemporaryFile", refuse)
+    monkeypatch.setattr(cli, "run_demo", lambda **_: pytest.fail("it trained first"))
+    code, _, error = run("demo", "--out", tmp_path)
+    assert code == 2
+    assert error == (
+        "proxlin: --out must name a folder that can be written to;"
+        f" got {tmp_path}: Permission denied.\n"
+    )
+
+
+def test_an_error_of_the_library_is_one_sentence(run, tmp_path):
+    code, _, error = run("demo", "--seconds", 0.3, "--seed", -1, "--out", tmp_path)
+    assert code == 2
+    assert error.startswith("proxlin: ")
+    assert "seed" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["demo", "--seconds", "soon"], "--seconds"),
+        (["demo", "--seconds", "0"], "--seconds"),
+        (["demo", "--ratio", "2"], "--ratio"),
+        (["demo", "--sconds", "1"], "--sconds"),
+        (["demon"], "demon"),
+    ],
+)
+def test_bad_options_are_refused_by_name(run, arguments, words):
+    code, told, error = run(*arguments)
+    assert (code, told) == (2, "")
+    assert words in error
+    assert "Traceback" not in error
+
+
+def test_module_and_script_are_the_same_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "proxlin", "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "demo" in done.stdout
+    assert done.stderr == ""
+    (script,) = entry_points(group="console_scripts", name="proxlin")
+    assert script.load() is cli.main
