@@ -6,10 +6,11 @@ Minimises (1/n) sum_i ||F(theta; x_i)||_p + g(theta) over theta in C with model-
 from proxlin.methods import MBO, SGD, Adam, Probed
 from proxlin.metric import Diagonal, Euclidean
 from proxlin.minimize import Progress, minimize
+from proxlin.model import ConvexModel
 from proxlin.problem import Problem
 from proxlin.result import History, Result, Status
 from proxlin.search import Armijo
-from proxlin.subproblem import ADMM, SADM, InnerADMM, Subgradient
+from proxlin.subproblem import ADMM, SADM, InnerADMM, Subgradient, sadm_iterations
 from proxlin.terms import (
     Ball,
     Box,
@@ -34,6 +35,7 @@ __all__ = [
     "Armijo",
     "Ball",
     "Box",
+    "ConvexModel",
     "Diagonal",
     "ElasticNet",
     "Euclidean",
@@ -53,4 +55,5 @@ __all__ = [
     "Subgradient",
     "Tied",
     "minimize",
+    "sadm_iterations",
 ]
