@@ -187,6 +187,13 @@ def test_a_break_inside_an_inner_solve_keeps_the_best_iterate(error, status):
         assert "The sub-problem broke." in broken.remarks
 
 
+def test_an_unfinished_model_measures_no_stationarity():
+    hasty = minimize(linear(), MBO(solver=ADMM(max_steps=1)), max_seconds=None, max_iter=1)
+    assert hasty.stationarity is None
+    with pytest.raises(InvalidInputError, match="tol needs a method that measures stationarity"):
+        minimize(linear(), MBO(solver=Subgradient()), max_iter=1, tol=1e-3)
+
+
 @pytest.mark.parametrize("regularizer", [None, Lasso(1e-3), Ridge(1e-3, on="weight")])
 def test_sadm_says_which_rate_is_lost_without_a_modulus(regularizer):
     method = MBO(solver=SADM(max_steps=3))
