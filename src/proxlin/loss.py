@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proxlin._checks import check_exponent
 from proxlin.errors import InvalidInputError
-from proxlin.prox import norm
+from proxlin.prox import norm, norm_subgradient
 
 Exponent = float | Literal["mse"]
 
@@ -35,6 +35,13 @@ class RowLoss:
         if self.p == "mse":
             return residual.square().sum(-1)
         return norm(residual, p=float(self.p))
+
+    def value_and_slope(self, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each row, (B,), and one sub-gradient of it in r, (B, N); 0 at a kink."""
+        if self.p == "mse":
+            return residual.square().sum(-1), 2 * residual
+        p = float(self.p)
+        return norm(residual, p=p), norm_subgradient(residual, p=p)
 
     def curvature_weights(self, residual: Tensor, floor: float) -> Tensor:
         """Weights w of a quadratic in r with the loss's slope at r and at least its curvature.

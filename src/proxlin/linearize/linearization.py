@@ -190,4 +190,7 @@ def linearize(
 
 
 def _signs(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.empty_like(like).random_(0, 2, generator=generator).mul_(2).sub_(1)
+    # A generator belongs to a device, which need not be that of the data.
+    device = like.device if generator is None else generator.device
+    signs = torch.empty(like.shape, dtype=like.dtype, device=device)
+    return signs.random_(0, 2, generator=generator).mul_(2).sub_(1).to(like.device)

@@ -16,6 +16,7 @@ from torch import Tensor
 from proxlin._checks import check_choice, check_count, check_positive, check_share
 from proxlin.budget import Budget
 from proxlin.curvature import Curvature, curvature_for
+from proxlin.linearize import linearize
 from proxlin.methods.base import Step
 from proxlin.methods.sizes import fitting_batch_size
 from proxlin.problem import Problem
@@ -174,17 +175,12 @@ class Probed:
         self, problem: Problem, state: ProbedState, batch: Batch, *, probing: bool
     ) -> tuple[float, Tensor]:
         """Mean loss and its sub-gradient; a probe v with E[v v^T] = C joins the pending ones."""
-        point = state.theta.detach().requires_grad_(True)
-        with torch.enable_grad():
-            residual = problem.residual(point, batch)
-            loss = problem.loss(residual).mean()
-            (gradient,) = torch.autograd.grad(loss, point, retain_graph=probing)
+        model = linearize(problem, state.theta, batch)
+        losses, slopes = problem.loss.value_and_slope(model.residual)
         if probing:
-            weights = problem.loss.curvature_weights(residual.detach(), self.floor)
-            signs = torch.empty(weights.shape).bernoulli_(generator=state.generator).mul_(2).sub_(1)
-            scaled = signs.to(weights) * (weights / residual.shape[0]).sqrt_()
-            state.pending.append(torch.autograd.grad(residual, point, scaled)[0])
-        return float(loss.detach()), gradient
+            weights = problem.loss.curvature_weights(model.residual, self.floor)
+            state.pending.append(model.probes(weights, 1, state.generator)[0])
+        return float(losses.mean()), model.adjoint(slopes / len(losses))
 
     def _absorb(self, state: ProbedState) -> None:
         """Move the pending probes into the curvature; its memory grows with the steps taken."""

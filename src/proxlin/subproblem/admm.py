@@ -97,7 +97,7 @@ class ADMM(SplittingRules):
         dense = 8 * numbers * size
         try:
             if dense_side_fits(min(numbers, size), self.max_bytes - dense):
-                held = DenseRows(torch.cat([rows.double() for rows in blocks.dense()]))
+                held = DenseRows(blocks.gathered(size))
                 if numbers < size:
                     return held, Woodbury(held)
                 return held, Gram(product_of_columns(held.matrix))
@@ -133,6 +133,16 @@ class _Blocks:
     def dense(self) -> Iterator[Tensor]:
         """The Jacobian of each block of rows, (rows, N, d)."""
         return (part.rows() for part in self._parts(self._dense_rows))
+
+    def gathered(self, size: int) -> Tensor:
+        """The Jacobian of all rows in float64, (n, N, d), filled block by block."""
+        n = self._model.n_rows
+        rows = self._model.anchor.new_empty(n, self.numbers // n, size, dtype=torch.float64)
+        first = 0
+        for block in self.dense():
+            rows[first : first + len(block)] = block
+            first += len(block)
+        return rows
 
     def residual(self) -> Tensor:
         """F at the anchor, (n, N)."""
