@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -52,6 +53,7 @@ def demo(
 ) -> None:
     """Squared error against robust losses on digits with outliers, in under a minute."""
     _make_writable(out)
+    torch.set_num_threads(1)  # the net is so small that threads would wait for each other
     with Progress(
         TextColumn("{task.description:>14}"),
         BarColumn(),
