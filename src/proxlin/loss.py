@@ -44,11 +44,12 @@ class RowLoss:
         return norm(residual, p=p), norm_subgradient(residual, p=p)
 
     def curvature_weights(self, residual: Tensor, floor: float) -> Tensor:
-        """Weights w of a quadratic in r with the loss's slope at r and at least its curvature.
+        """Weights w with diag(w) at least the curvature of the loss in r.
 
-        For 1 <= p <= 2 it is w = (|r| / ||r||_p)^(p-2) / ||r||_p, which majorises the loss; for
-        p > 2 the diagonal of the Hessian, p - 1 times that. Entries below `floor` times the mean
-        |r| of all rows count as that: where |r| -> 0 the weights of p < 2 grow without bound.
+        For 1 <= p <= 2 it is w = (|r| / ||r||_p)^(p-2) / ||r||_p: the quadratic with the loss's
+        slope at r and this curvature majorises the loss. For p > 2 it is p - 1 times that, the
+        Hessian without its negative rank-one part. Entries below `floor` times the mean |r| of all
+        rows count as that: where |r| -> 0 the weights of p < 2 grow without bound.
         """
         if self.p == "mse":
             return torch.full_like(residual, 2.0)

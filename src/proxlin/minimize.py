@@ -65,7 +65,8 @@ def minimize(
         Budgets; the first to run out ends the run. With neither, a run ends when it stops making
         progress. Runs with the same seed give the same bits when only `max_iter` is set.
     tol
-        Converged when the measured stationarity is at most this; needs a method that measures it.
+        Converged when the measured stationarity h ||theta - minimiser of the model at theta|| is at
+        most this, in the units of a gradient of the loss; needs a method that measures it.
     callbacks
         Called with a `Progress` after each evaluation; returning True stops the run.
     keep_start
