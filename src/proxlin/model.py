@@ -65,32 +65,28 @@ class ConvexModel:
 
     def value(self, theta: Tensor, index: Tensor | None = None) -> float:
         """The model at theta over all rows, or over a sample of them."""
-        total, rows = 0.0, 0
-        for batch in self._batches(index):
-            linearization = self._linearize(batch)
-            predicted = linearization.residual + linearization.apply(theta - self.anchor)
-            total += float(self.problem.loss(predicted).sum(dtype=torch.float64))
-            rows += predicted.shape[0]
-        return total / rows + self._terms(theta)
+        losses = [self.problem.loss(told).double() for _, told in self._predictions(theta, index)]
+        return float(torch.cat(losses).mean()) + self._terms(theta)
 
     def decrease(self, theta: Tensor, index: Tensor | None = None) -> float:
         """Delta of Eq. 17: the model at theta minus the model at the anchor, on the same rows."""
-        total, rows = 0.0, 0
-        for batch in self._batches(index):
+        loss = self.problem.loss
+        changes = [
+            loss(told).double() - loss(residual).double()
+            for residual, told in self._predictions(theta, index)
+        ]
+        return float(torch.cat(changes).mean()) + self._terms(theta) - self._terms(self.anchor)
+
+    def _predictions(self, theta: Tensor, index: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """F and F + J (theta - anchor) of all rows or a sample, a bounded number at a time."""
+        size = max(1, self.problem.chunk_rows // 2)  # two passes at once need half the rows
+        for batch in self.problem.chunks(size, index):
             linearization = self._linearize(batch)
-            predicted = linearization.residual + linearization.apply(theta - self.anchor)
-            change = self.problem.loss(predicted).double()
-            change -= self.problem.loss(linearization.residual).double()
-            total += float(change.sum())
-            rows += predicted.shape[0]
-        return total / rows + self._terms(theta) - self._terms(self.anchor)
+            told = linearization.residual + linearization.apply(theta - self.anchor)
+            yield linearization.residual, told
 
     def _terms(self, theta: Tensor) -> float:
         """g(theta) + 1/2 ||theta - anchor||_H^2 in float64: `decrease` is a small difference."""
         exact = theta.double()
         distance = self.metric.distance(exact, self.anchor.double())
         return float(self.penalty.value(exact) + distance)
-
-    def _batches(self, index: Tensor | None) -> Iterator[Batch]:
-        size = max(1, self.problem.chunk_rows // 2)  # two passes at once need half the rows
-        return self.problem.chunks(size, index)
