@@ -43,11 +43,9 @@ class TestOneStep:
         dual = before.multiplier / (rho if rescale else 0.9 * 2)
 
         def line(theta):
-            distance = self.model.metric.distance(theta, self.model.anchor)
             loss = self.model.value(theta, self.index) - float(self.model.penalty.value(theta))
             coupling = (theta - before.theta2 + dual).square().sum()
             memory = (theta - before.theta1).square().sum()
-            assert distance >= 0
             return loss + float(0.5 * rho * coupling + 0.5 * gamma * memory)
 
         least = line(after.theta1)
