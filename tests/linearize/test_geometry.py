@@ -47,6 +47,19 @@ def test_any_three_convolutions_have_the_rows_of_jacrev(
     assert linearization.path == "chain"
 
 
+def test_outputs_that_see_only_padding_have_zero_rows() -> None:
+    network = nn.Sequential(
+        nn.Conv1d(2, 4, 1, 3, bias=False),
+        nn.Tanh(),
+        nn.Conv1d(4, 2, 1, 3, padding=2, bias=False),
+        nn.Tanh(),
+        nn.Conv1d(2, 2, 1, 3, bias=False),
+    )
+    problem, theta, batch = problem_of(network, 2, 14, rows=2, seed=0)
+    rows = linearize(problem, theta, batch).rows()
+    torch.testing.assert_close(rows, oracle(problem, theta, batch))
+
+
 axes = st.builds(
     Axis,
     kernel=st.integers(1, 4),

@@ -225,13 +225,13 @@ class Convolution:
                 lead = axis.lead(out, into)
                 needed = (into.size - 1) * axis.stride + axis.extent
                 pads += [lead, needed - lead - out.size]
-            padded = functional.pad(values, pads)
+            padded = _moved(values, pads)
             return _CONV[dims](padded, weight, None, stride, 0, dilation, self.groups)
         full = _CONV_TRANSPOSE[dims](values, weight, None, stride, 0, 0, self.groups, dilation)
         for axis, out, into in reversed(list(zip(self.axes, near, far, strict=True))):
             lead = axis.lead(out, into)
             pads += [-lead, into.size + lead - (out.size - 1) * axis.stride - axis.extent]
-        return functional.pad(full, pads)
+        return _moved(full, pads)
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class Spread:
         pads: list[int] = []
         for reach, size in reversed(list(zip(hull, positions, strict=True))):
             pads += [-reach.start, reach.start + reach.span - size]
-        return cls(functional.pad(maps, pads).movedim(1, -1).contiguous(), hull)
+        return cls(_moved(maps, pads).movedim(1, -1).contiguous(), hull)
 
     def windows(self, reaches: tuple[Reach, ...]) -> Tensor:
         """(B, *counts, *sizes, F): a view of what each output reaches."""
@@ -257,6 +257,14 @@ class Spread:
             # A single output leaves the step unused, and a step of 0 is not allowed.
             view = view.unfold(1 + n, reach.size, max(1, reach.step))
         return view.movedim(1 + len(reaches), -1)
+
+
+def _moved(values: Tensor, pads: list[int]) -> Tensor:
+    """Grow, then cut: of a window wholly in the padding, cutting first would leave nothing."""
+    if min(pads) < 0 < max(pads):
+        values = functional.pad(values, [max(pad, 0) for pad in pads])
+        pads = [min(pad, 0) for pad in pads]
+    return functional.pad(values, pads)
 
 
 def everywhere(positions: tuple[int, ...]) -> tuple[Reach, ...]:
