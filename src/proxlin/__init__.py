@@ -3,6 +3,9 @@
 Minimises (1/n) sum_i ||F(theta; x_i)||_p + g(theta) over theta in C with model-based methods.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from proxlin.methods import MBO, SGD, Adam, Probed
 from proxlin.metric import Diagonal, Euclidean
 from proxlin.minimize import Progress, minimize
@@ -24,7 +27,19 @@ from proxlin.terms import (
     Tied,
 )
 
+if TYPE_CHECKING:
+    from proxlin.estimators import RobustRegressor
+
 __version__ = "0.1.0"
+
+# Loaded when first used: scikit-learn takes about as long to import as torch.
+_ESTIMATORS = (
+    "RobustAutoencoder",
+    "RobustFactorization",
+    "RobustFeatureSelector",
+    "RobustNMF",
+    "RobustRegressor",
+)
 
 __all__ = [
     "ADMM",
@@ -50,6 +65,7 @@ __all__ = [
     "Progress",
     "Result",
     "Ridge",
+    "RobustRegressor",
     "Simplex",
     "Status",
     "Subgradient",
@@ -57,3 +73,14 @@ __all__ = [
     "minimize",
     "sadm_iterations",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load an estimator by name."""
+    if name in _ESTIMATORS:
+        return getattr(import_module("proxlin.estimators"), name)
+    raise AttributeError(f"module 'proxlin' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

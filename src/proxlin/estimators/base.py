@@ -1,0 +1,191 @@
+"""RobustBase: what all estimators share, from reading their settings to replacing their state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, check_random_state
+
+from proxlin._checks import check_choice, check_count, check_non_negative, check_positive
+from proxlin.errors import InvalidInputError
+from proxlin.estimators.plot import plot_scores
+from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.tables import Array
+from proxlin.loss import Exponent, RowLoss
+from proxlin.methods import Method
+from proxlin.minimize import Callback, minimize
+from proxlin.problem import Problem
+from proxlin.result import Result
+from proxlin.terms import Constraint, ElasticNet, GroupLasso, Lasso, Regularizer, Ridge
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+REGULARIZERS = ("ridge", "lasso", "elasticnet", "group")
+
+
+class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Shared settings and the fitted state that every estimator leaves.
+
+    A subclass stores its parameters in `__init__` as they are given, checks them in `fit`, and
+    learns on an attempt that only replaces the present state once it has succeeded:
+
+        attempt = self._attempt()
+        attempt._learn(X, y)
+        return self._adopt(attempt)
+
+    Everything learned has a name that ends with an underscore.
+    """
+
+    p: Exponent
+    regularizer: str | Regularizer | None
+    alpha: float
+    constraint: Constraint | None
+    method: str | Method
+    max_seconds: float | None
+    max_iter: int | None
+    tol: float | None
+    random_state: Any
+    device: str | torch.device | None
+
+    result_: Result
+    history_: pd.DataFrame
+    n_iter_: int
+    n_features_in_: int
+    outlier_scale_: OutlierScale
+    outlier_scores_: NDArray[np.float64]
+    outliers_: NDArray[np.bool_]
+
+    def _attempt(self, *, keep: bool = False) -> Self:
+        """A twin with the same settings, without what was learned unless `keep`."""
+        twin = object.__new__(type(self))
+        kept = {n: v for n, v in self.__dict__.items() if keep or not n.endswith("_")}
+        twin.__dict__.update(kept)
+        return twin
+
+    def _adopt(self, attempt: Self) -> Self:
+        """Take over what the attempt has learned, all of it at once."""
+        self.__dict__ = attempt.__dict__
+        return self
+
+    def _check_shared(self) -> None:
+        """Refuse settings that no fit could use, before any data are read."""
+        RowLoss(self.p)
+        if self.max_seconds is not None:
+            check_positive("max_seconds", self.max_seconds)
+        if self.max_iter is not None:
+            check_count("max_iter", self.max_iter)
+        if self.tol is not None:
+            check_positive("tol", self.tol)
+        _check_device(self.device)
+
+    def _seed(self) -> int:
+        """A seed drawn from `random_state`: the same for the same number, a new one for None."""
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _torch_device(self) -> torch.device:
+        return _check_device(self.device)
+
+    def _bound_regularizer(self, on: str | None) -> Regularizer | None:
+        """g: the object as given, or the named one of weight `alpha` on the parameters `on`."""
+        return named_regularizer(self.regularizer, self.alpha, on)
+
+    def _minimize(
+        self,
+        problem: Problem,
+        *,
+        seed: int,
+        steps: int,
+        callbacks: Iterable[Callback] = (),
+    ) -> Result:
+        """Minimise within the user's budget; without one, within so many steps.
+
+        Steps and not seconds, so that the same seed gives the same numbers.
+        """
+        free = self.max_seconds is None and self.max_iter is None
+        return minimize(
+            problem,
+            self.method,
+            max_seconds=self.max_seconds,
+            max_iter=steps if free else self.max_iter,
+            tol=self.tol,
+            seed=seed,
+            callbacks=callbacks,
+        )
+
+    def _record(self, result: Result, norms: Array, *, size: float = 1.0) -> None:
+        """Keep the run, and the scores of the training rows by the norms of their residuals."""
+        self.result_ = result
+        self.history_ = result.history.frame()
+        self.n_iter_ = max(1, result.iterations)
+        self.outlier_scale_ = OutlierScale.fit(norms, size=size)
+        self.outlier_scores_ = self.outlier_scale_.scores(norms)
+        self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the outlier score of each training row, the flagged ones marked; returns the axes.
+
+        `ax` are matplotlib axes; by default new ones.
+        """
+        check_is_fitted(self)
+        return plot_scores(self.outlier_scores_, self.outlier_scale_.cutoff, ax=ax)
+
+
+def named_regularizer(
+    regularizer: str | Regularizer | None, alpha: float, on: str | None
+) -> Regularizer | None:
+    """g for the parameters `on`: alpha/2 ||.||^2, alpha ||.||_1, half of each, or alpha ||.||_2,1.
+
+    The groups of "group" are columns: one for each input feature. An object is left as it is.
+    """
+    if regularizer is None:
+        return None
+    if isinstance(regularizer, str):
+        name = check_choice("regularizer", regularizer, REGULARIZERS)
+        weight = check_non_negative("alpha", alpha)
+        if name == "ridge":
+            return Ridge(weight, on=on)
+        if name == "lasso":
+            return Lasso(weight, on=on)
+        if name == "elasticnet":
+            return ElasticNet(weight / 2, weight / 2, on=on)
+        return GroupLasso(weight, groups="columns", on=on)
+    if not isinstance(regularizer, Regularizer):
+        expected = ", ".join(map(repr, REGULARIZERS))
+        raise InvalidInputError(
+            f"regularizer must be None, one of {expected}, or an object such as Ridge(1e-3);"
+            f" got {regularizer!r}."
+        )
+    return regularizer
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw torch's random numbers from `seed` inside the block; the global state is left alone.
+
+    Modules initialise themselves from the global generator, which belongs to the caller.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def _check_device(device: str | torch.device | None) -> torch.device:
+    if device is None:
+        return torch.device("cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError) as cause:
+        raise InvalidInputError(
+            f'device must be None or one that torch can use, such as "cpu" or "cuda"; got'
+            f" {device!r}."
+        ) from cause
+    return found

@@ -1,0 +1,64 @@
+"""Outlier scores: how many robust standard deviations a row's residual norm lies above the middle.
+
+A row is flagged beyond 3.5, the cut-off of Iglewicz and Hoaglin (1993) for scores of median and
+MAD. For Gaussian residuals the norm of a row with one target is half-normal and 3.5 flags about
+0.6 % of good rows; with many targets the norm is nearly Gaussian itself and it flags about 0.02 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxlin.estimators.tables import Array
+
+CUTOFF = 3.5
+
+_NORMAL_MAD = 1.482602218505602  # standard deviation of a Gaussian over its MAD
+_EXACT = 1e-7  # of the size of the data: a spread below it means that most rows fit exactly
+
+
+@dataclass(frozen=True)
+class OutlierScale:
+    """score(row) = (norm - center) / spread; both are taken from the training rows."""
+
+    center: float
+    spread: float  # > 0
+    cutoff: float = CUTOFF
+
+    @classmethod
+    def fit(cls, norms: Array, *, size: float = 1.0, cutoff: float = CUTOFF) -> OutlierScale:
+        """Median and 1.4826 MAD of the norms, taken twice: of all rows, then of those not flagged.
+
+        The first look stays bounded while fewer than half of the rows are outliers, but many of
+        them inflate it; the second look is free of what the first one caught. `size` is a typical
+        norm of the data, below 1e-7 of which a residual counts as none.
+        """
+        known = np.asarray(norms, dtype=np.float64)
+        known = known[np.isfinite(known)]
+        if not len(known):
+            return cls(0.0, max(_EXACT * size, np.finfo(np.float64).tiny), cutoff)
+        scale = cls._look(known, size, cutoff)
+        return cls._look(known[known <= scale.limit], size, cutoff)
+
+    @classmethod
+    def _look(cls, norms: NDArray[np.float64], size: float, cutoff: float) -> OutlierScale:
+        center = float(np.median(norms))
+        spread = _NORMAL_MAD * float(np.median(np.abs(norms - center)))
+        return cls(center, max(spread, _EXACT * size, np.finfo(np.float64).tiny), cutoff)
+
+    @property
+    def limit(self) -> float:
+        """The norm beyond which a row is flagged."""
+        return self.center + self.cutoff * self.spread
+
+    def scores(self, norms: Array) -> NDArray[np.float64]:
+        """The score of each row; rows that fit better than the middle have negative ones."""
+        return (np.asarray(norms, dtype=np.float64) - self.center) / self.spread
+
+    def flags(self, scores: Array) -> NDArray[np.bool_]:
+        """Whether each row's score is beyond the cut-off; False for rows without a score."""
+        flags: NDArray[np.bool_] = np.asarray(scores) > self.cutoff
+        return flags

@@ -1,0 +1,144 @@
+"""Reading tables: numpy, pandas or torch in; one float array, or one sentence, out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, validate_data
+from torch import Tensor
+
+from proxlin.errors import InvalidInputError
+
+Array = NDArray[Any]  # float32 or float64
+
+_FLOATS = (np.float64, np.float32)
+
+
+def read_table(
+    estimator: BaseEstimator,
+    x: Any,
+    *,
+    reset: bool,
+    allow_nan: bool = False,
+    min_rows: int = 1,
+    name: str = "X",
+) -> Array:
+    """The table x as an array (n, features) of float32 or float64, rows first.
+
+    With `reset` the estimator learns the number and the names of the columns; without, they must
+    be those it knows. float32 stays float32; all other numbers and booleans become float64. NaN
+    passes only where `allow_nan`, infinity nowhere.
+    """
+    table: Array = validate_data(
+        estimator,
+        X=_as_host_table(name, x),
+        reset=reset,
+        dtype=_FLOATS,
+        ensure_all_finite="allow-nan" if allow_nan else True,
+        ensure_min_samples=min_rows,
+    )
+    return table
+
+
+def read_pair(
+    estimator: BaseEstimator,
+    x: Any,
+    y: Any,
+    *,
+    reset: bool,
+    min_rows: int = 1,
+) -> tuple[Array, Array]:
+    """The table x as in `read_table`, and its targets as (n, targets) or (n,), as they came."""
+    pair = validate_data(
+        estimator,
+        X=_as_host_table("X", x),
+        y=None if y is None else _as_host_table("y", y),
+        reset=reset,
+        dtype=_FLOATS,
+        multi_output=True,
+        y_numeric=True,
+        ensure_min_samples=min_rows,
+    )
+    table, targets = pair
+    if targets.ndim == 2 and targets.shape[1] == 0:
+        raise InvalidInputError(
+            f"y must have at least one target; got shape {targets.shape}. Pass the columns to"
+            " predict."
+        )
+    if targets.dtype not in _FLOATS:
+        targets = targets.astype(np.float64)
+    return table, targets
+
+
+def read_weights(sample_weight: Any, x: Array) -> NDArray[np.float64] | None:
+    """Non-negative weights of the rows, not all zero, or None for equal ones."""
+    if sample_weight is None:
+        return None
+    given = _as_host_table("sample_weight", sample_weight)
+    weights: NDArray[np.float64] = _check_sample_weight(given, x, dtype=np.float64)
+    if weights.min() < 0:
+        raise InvalidInputError(
+            f"sample_weight must be >= 0; got a smallest weight of {weights.min():g}."
+        )
+    if not weights.any():
+        raise InvalidInputError("sample_weight must not be zero for every row; all of them are.")
+    return weights
+
+
+def column_names(y: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a pandas table or the name of a series; None for arrays."""
+    columns = getattr(y, "columns", None)
+    if columns is not None:
+        return tuple(str(column) for column in columns)
+    name = getattr(y, "name", None)
+    return (str(name),) if name is not None and hasattr(y, "to_numpy") else None
+
+
+def as_tensor(
+    array: Array, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> Tensor:
+    """A tensor of its own memory unless type and device already fit; one row per row."""
+    writable = array if array.flags.writeable else array.copy()
+    return torch.from_numpy(np.ascontiguousarray(writable)).to(device=device, dtype=dtype)
+
+
+def as_array(tensor: Tensor) -> Array:
+    """A float64 array in main memory."""
+    array: Array = tensor.detach().cpu().double().numpy()
+    return array
+
+
+def _as_host_table(name: str, x: Any) -> Any:
+    """What scikit-learn can read: tensors in main memory, no sparse matrix, no repeated names."""
+    if isinstance(x, Tensor):
+        if x.layout != torch.strided or x.is_complex():
+            raise InvalidInputError(
+                f"{name} must be a dense tensor of real numbers; got a sparse or complex one."
+                " Complex data not supported; convert sparse data with .to_dense()."
+            )
+        plain = x.detach().cpu()
+        return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy()
+    if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
+        raise InvalidInputError(
+            f"{name} must be dense; got the sparse {type(x).__name__}. Convert it with .toarray()"
+            " if it fits into memory."
+        )
+    columns = getattr(x, "columns", None)
+    if columns is not None:
+        _check_unique(name, [str(column) for column in columns])
+    return x
+
+
+def _check_unique(name: str, columns: Sequence[str]) -> None:
+    if len(set(columns)) == len(columns):
+        return
+    repeated = sorted({column for column in columns if columns.count(column) > 1})
+    raise InvalidInputError(
+        f"{name} must not name a column twice; {', '.join(map(repr, repeated[:5]))} come(s) more"
+        " than once. Rename or drop the copies."
+    )
