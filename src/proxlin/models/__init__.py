@@ -7,6 +7,7 @@ from proxlin.models.autoencoders import (
     paper_autoencoder,
 )
 from proxlin.models.factorization import Factorization, known_cells
+from proxlin.models.image_autoencoder import image_autoencoder
 from proxlin.models.regressors import (
     FeatureSelector,
     linear_regressor,
@@ -19,6 +20,7 @@ __all__ = [
     "Factorization",
     "FeatureSelector",
     "conv_autoencoder",
+    "image_autoencoder",
     "known_cells",
     "linear_regressor",
     "mlp_autoencoder",
