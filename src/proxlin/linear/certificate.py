@@ -1,0 +1,60 @@
+"""How far from optimal a point is at most: a value above, a bound below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxlin.linear.lagrangian import Lagrangian, Point
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Objective at a feasible point, and a lower bound on every feasible point's objective."""
+
+    theta: Tensor  # (k, t) the feasible point
+    value: Tensor  # (t,) or (1,)
+    bound: Tensor  # (t,) or (1,)
+
+
+def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
+    """Value and bound at the minimiser of phi; `rows` is the gradient of the rows there.
+
+    -sum_i w_i loss*(d_i) - <w d, V> - g*(-Z^T w d) bounds the objective from below for every d in
+    the dual ball. The sub-gradient D of g at hand has a known conjugate; d is moved along Z until
+    Z^T w d = -D, and both are shrunk into the ball, where g* is at most the share of g*(D) since
+    g*(0) = -min g <= 0. What rounding leaves of Z^T w d + D is charged at the size of theta.
+    """
+    where, loss, charge = phi.where, phi.loss, phi.charge
+    m = charge.rows
+    theta, quadratic = point.theta, charge.quadratic
+    pull = phi.charge_gradient(theta)
+    value_parts = torch.zeros_like(theta)
+    conjugate = torch.zeros_like(theta)
+    feasible, residual = theta, point.residual
+    own = theta.new_zeros(theta.shape[1] if phi.blocks else 1)
+    if m:
+        conjugate[:m] = 0.5 * quadratic * theta[:m].square()
+        value_parts[:m] = conjugate[:m]
+        if charge.rest is not None:
+            c, slope = charge.rest.split(theta[:m], phi.charge_dual, phi.rho)
+            own = charge.rest.value(c)
+            conjugate[:m] += slope * c
+            feasible = torch.cat([c, theta[m:]])
+            residual = where.design @ feasible - where.target
+            value_parts[:m] = 0.5 * quadratic * c.square()
+    weights = where.weights[:, None]
+    missing = where.design.T @ (weights * rows) + pull
+    dual = rows - where.damping[:, None] * (where.design @ where.solve(missing))
+    left = (where.design.T @ (weights * dual) + pull).abs() * theta.abs()
+    value, known, excess = loss.value(residual, where.weights), own, loss.excess(dual)
+    if not phi.blocks:
+        value, excess = value.sum().reshape(1), excess.max().reshape(1)
+    shrunk = dual / excess
+    conjugates = loss.conjugate(shrunk, where.weights)
+    conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
+    bound = -phi.per_block(weights * shrunk * where.target) - conjugates
+    bound = bound - (phi.per_block(conjugate + left) - known) / excess
+    return Certificate(feasible, value + phi.per_block(value_parts) + known, bound)
