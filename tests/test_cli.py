@@ -8,6 +8,7 @@ import matplotlib.image
 import pytest
 
 from proxlin import cli
+from proxlin.commands import demo, terminal
 
 
 @pytest.fixture
@@ -85,8 +86,8 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_training(run, tmp_
     def refuse(dir):  # noqa: A002
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(cli, "TemporaryFile", refuse)
-    monkeypatch.setattr(cli, "run_demo", lambda **_: pytest.fail("it trained first"))
+    monkeypatch.setattr(terminal, "TemporaryFile", refuse)
+    monkeypatch.setattr(demo, "run_demo", lambda **_: pytest.fail("it trained first"))
     code, _, error = run("demo", "--out", tmp_path)
     assert code == 2
     assert error == (

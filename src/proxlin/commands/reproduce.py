@@ -1,0 +1,150 @@
+"""`proxlin reproduce`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from proxlin.commands.bars import Bars
+from proxlin.commands.terminal import console, make_writable, say
+from proxlin.errors import InvalidInputError
+from proxlin.experiments.catalog import EXHIBITS, exhibit
+from proxlin.experiments.config import METHODS
+from proxlin.experiments.reproduce import Plan, Report
+from proxlin.experiments.reproduce import plan as make_plan
+from proxlin.experiments.reproduce import reproduce as carry_out
+from proxlin.experiments.runner import Engine
+
+T = TypeVar("T")
+
+_WHAT = f"One of {', '.join(EXHIBITS)}."
+
+
+def reproduce(
+    what: Annotated[str, typer.Argument(help=_WHAT, show_default=False)],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for cells, tables and figures.")] = Path(
+        "proxlin-experiments"
+    ),
+    datasets: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    outliers: Annotated[str | None, typer.Option(help="Ratios, such as 0,0.3.")] = None,
+    p: Annotated[str | None, typer.Option(help="Exponents, such as 1,1.5.")] = None,
+    methods: Annotated[str | None, typer.Option(help=f"Of {', '.join(METHODS)}.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0,1,2. Default: 0.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Training time of each cell. Default: 60, without --steps.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps of each cell: same bits on every run.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Only so many training rows, for a quick look.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Cells at once; they share the cores.")] = 1,
+    backend: Annotated[str, typer.Option(help="loky (this machine) or dask.")] = "loky",
+    address: Annotated[str | None, typer.Option(help="Of the dask scheduler.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no summary.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+) -> None:
+    """The paper's tables and figures, with the published figures beside ours.
+
+    Each finished cell is a file; the same command continues where an earlier one stopped.
+    """
+    chosen = exhibit(
+        what,
+        datasets=_split("--datasets", datasets, str),
+        outliers=_split("--outliers", outliers, float),
+        exponents=_split("--p", p, float),
+        methods=_split("--methods", methods, str),
+        seeds=_split("--seeds", seeds, int),
+        seconds=seconds,
+        steps=steps,
+        rows=rows,
+    )
+    engine = Engine(jobs=jobs, backend=backend, address=address)
+    plan = make_plan(chosen, out, engine)
+    if dry_run:
+        _show_plan(plan, chosen.title, out, as_json)
+        return
+    make_writable(out)
+    try:
+        with Bars(len(plan.left), show=not (quiet or as_json)) as bars:
+            report = carry_out(chosen, out, engine=engine, watch=bars)
+    except KeyboardInterrupt:
+        left = make_plan(chosen, out, engine)
+        typer.echo(
+            f"Interrupted: {len(left.cells) - len(left.left)} of {len(left.cells)} cells are"
+            " finished; the same command goes on from there.",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    _show_report(report, what, quiet, as_json)
+    if report.outcome.failures:
+        raise typer.Exit(1)
+
+
+def _split(name: str, text: str | None, kind: Callable[[str], T]) -> tuple[T, ...] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tuple(kind(part) for part in parts)
+    except ValueError as cause:
+        words = {float: "numbers", int: "whole numbers"}.get(kind, "names")  # type: ignore[call-overload]
+        raise InvalidInputError(
+            f"{name} must be {words} separated by commas; got {text!r}."
+        ) from cause
+
+
+def _show_plan(plan: Plan, title: str, out: Path, as_json: bool) -> None:
+    if as_json:
+        names = [cell.name for cell in plan.left]
+        told = {"cells": len(plan.cells), "left": names, "estimated_seconds": plan.seconds}
+        console.print_json(json.dumps(told))
+        return
+    say(title)
+    say(f"{len(plan.cells)} cells in {out}, {len(plan.cells) - len(plan.left)} finished.")
+    counts = Counter((cell.dataset, cell.method) for cell in plan.left)
+    for (dataset, method), count in counts.items():
+        say(f"  to run: {count:4d} x {dataset}, {method}")
+    if plan.seconds is None:
+        say("No estimate of the time: only the steps are limited.")
+    else:
+        say(f"About {_duration(plan.seconds)}.")
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def _show_report(report: Report, what: str, quiet: bool, as_json: bool) -> None:
+    outcome = report.outcome
+    if as_json:
+        told: dict[str, Any] = {
+            "what": what,
+            "cells": len(outcome.records),
+            "made_now": outcome.made,
+            "failures": outcome.failures,
+            "scores": [vars(score) for score in report.scores],
+            "files": [str(path) for path in report.files],
+        }
+        console.print_json(json.dumps(told))
+        return
+    for name, sentence in outcome.failures.items():
+        typer.echo(f"failed: {name}: {sentence}", err=True)
+    if quiet:
+        return
+    say(f"{len(outcome.records)} cells, {outcome.made} of them run now.")
+    for score in report.scores:
+        say(f"{score}.")
+    for path in report.files:
+        say(f"{path}")
