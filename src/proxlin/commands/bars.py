@@ -28,7 +28,7 @@ _POLL = 0.5  # seconds between two looks at the notes of other processes
 class Bars:
     """Shows objective, best so far and time left on a terminal; nothing elsewhere."""
 
-    def __init__(self, total: int, *, show: bool) -> None:
+    def __init__(self, *, show: bool) -> None:
         self._show = show and console.is_terminal
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -39,8 +39,8 @@ class Bars:
             console=console,
             disable=not self._show,
         )
-        self._all = self._progress.add_task("all", total=max(total, 1), told=f"0 of {total}")
-        self._total = total
+        self._stage: TaskID | None = None
+        self._total = 0
         self._done = 0
         self._tasks: dict[str, TaskID] = {}
         self._ended = threading.Event()
@@ -66,6 +66,12 @@ class Bars:
         if self._notes is not None:
             self._notes.cleanup()
 
+    def begin(self, stage: str, jobs: int) -> None:
+        """A bar for all jobs of the stage, under those of earlier stages."""
+        self._total, self._done = jobs, 0
+        told = f"0 of {jobs}"
+        self._stage = self._progress.add_task(stage, total=max(jobs, 1), told=told)
+
     def callbacks(self, job: Any) -> tuple[Callback, ...]:
         """Move the bar of a job of this process."""
         if not self._show:
@@ -85,7 +91,8 @@ class Bars:
             (self.folder / f"{job.name}.json").unlink(missing_ok=True)
         self._done += 1
         told = f"{self._done} of {self._total}" + ("" if record is not None else ", one failed")
-        self._progress.update(self._all, completed=self._done, told=told)
+        if self._stage is not None:
+            self._progress.update(self._stage, completed=self._done, told=told)
 
     def _move(self, name: str, share: float, objective: float, best: float) -> None:
         if name not in self._tasks:

@@ -70,13 +70,12 @@ def reproduce(
         rows=rows,
     )
     engine = Engine(jobs=jobs, backend=backend, address=address)
-    plan = make_plan(chosen, out, engine)
     if dry_run:
-        _show_plan(plan, chosen.title, out, as_json)
+        _show_plan(make_plan(chosen, out, engine), chosen.title, out, as_json)
         return
     make_writable(out)
     try:
-        with Bars(len(plan.left), show=not (quiet or as_json)) as bars:
+        with Bars(show=not (quiet or as_json)) as bars:
             report = carry_out(chosen, out, engine=engine, watch=bars)
     except KeyboardInterrupt:
         left = make_plan(chosen, out, engine)
@@ -87,7 +86,7 @@ def reproduce(
         )
         raise typer.Exit(130) from None
     _show_report(report, what, quiet, as_json)
-    if report.outcome.failures:
+    if report.failures:
         raise typer.Exit(1)
 
 
@@ -107,7 +106,12 @@ def _split(name: str, text: str | None, kind: Callable[[str], T]) -> tuple[T, ..
 def _show_plan(plan: Plan, title: str, out: Path, as_json: bool) -> None:
     if as_json:
         names = [cell.name for cell in plan.left]
-        told = {"cells": len(plan.cells), "left": names, "estimated_seconds": plan.seconds}
+        told = {
+            "cells": len(plan.cells),
+            "left": names,
+            "classifiers_left": plan.classifiers,
+            "estimated_seconds": plan.seconds,
+        }
         console.print_json(json.dumps(told))
         return
     say(title)
@@ -115,6 +119,8 @@ def _show_plan(plan: Plan, title: str, out: Path, as_json: bool) -> None:
     counts = Counter((cell.dataset, cell.method) for cell in plan.left)
     for (dataset, method), count in counts.items():
         say(f"  to run: {count:4d} x {dataset}, {method}")
+    if plan.classifiers:
+        say(f"  to run: {plan.classifiers:4d} x logistic regression on codes")
     if plan.seconds is None:
         say("No estimate of the time: only the steps are limited.")
     else:
@@ -133,13 +139,13 @@ def _show_report(report: Report, what: str, quiet: bool, as_json: bool) -> None:
             "what": what,
             "cells": len(outcome.records),
             "made_now": outcome.made,
-            "failures": outcome.failures,
+            "failures": report.failures,
             "scores": [vars(score) for score in report.scores],
             "files": [str(path) for path in report.files],
         }
         console.print_json(json.dumps(told))
         return
-    for name, sentence in outcome.failures.items():
+    for name, sentence in report.failures.items():
         typer.echo(f"failed: {name}: {sentence}", err=True)
     if quiet:
         return

@@ -43,6 +43,10 @@ class Watch(Protocol):
 
     folder: Path | None  # where workers of this machine note how far they are, if anywhere
 
+    def begin(self, stage: str, jobs: int) -> None:
+        """So many jobs of a stage are about to run."""
+        ...
+
     def callbacks(self, job: Job) -> tuple[Callback, ...]:
         """For a job that runs in this process."""
         ...
@@ -56,6 +60,9 @@ class Silent:
     """Tells nobody."""
 
     folder: Path | None = None
+
+    def begin(self, stage: str, jobs: int) -> None:
+        """Nothing to do."""
 
     def callbacks(self, job: Job) -> tuple[Callback, ...]:
         """None."""
@@ -119,6 +126,7 @@ def run(
     jobs: Sequence[Job],
     work: Work,
     *,
+    stage: str = "training",
     engine: Engine | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
@@ -129,6 +137,7 @@ def run(
     engine, watch = engine or Engine(), watch or Silent()
     records, left = pending(store, jobs)
     outcome = Outcome(records)
+    watch.begin(stage, len(left))
     for job, answer in _answers(left, work, engine, watch):
         if isinstance(answer, str):
             _LOG.warning("%s failed: %s", job.name, answer)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from proxlin.experiments import published
 from proxlin.experiments.cell import figures
+from proxlin.experiments.choice import chosen
 from proxlin.experiments.config import Cell, family
 from proxlin.experiments.metrics import LOSSES, seconds_to_reach
 from proxlin.experiments.render import Field, Figures, Table
@@ -33,36 +34,32 @@ class Score:
 def runs(
     cells: Iterable[Cell], records: Mapping[str, Record], exponents: Iterable[float]
 ) -> pd.DataFrame:
-    """One line for each finished cell and exponent it is judged by.
+    """One line for each finished cell that `chosen` picks and each exponent it is judged by.
 
-    Of the learning rates of Adam the one with the lowest F_OBJ is kept, `contender` names it.
     `seconds_to_sgd` is T*, NaN where the objective of "sgd" was not reached or not measured.
     """
     lines = []
-    finished = [(cell, records[cell.name]) for cell in cells if cell.name in records]
-    for cell, record in finished:
+    for cell in chosen(cells, records):
+        record = records[cell.name]
         judged = exponents if cell.p == "mse" else (float(cell.p),)
-        for p in judged:
-            if str(p) not in record["metrics"]:
-                continue
-            lines.append(
-                {
-                    "dataset": cell.dataset,
-                    "outliers": cell.outliers,
-                    "p": p,
-                    "method": family(cell.method),
-                    "contender": cell.method,
-                    "seed": cell.seed,
-                    **figures(record, p),
-                    "seconds": record["seconds"],
-                    "name": cell.name,
-                }
-            )
+        lines += [
+            {
+                "dataset": cell.dataset,
+                "outliers": cell.outliers,
+                "p": p,
+                "method": family(cell.method),
+                "contender": cell.method,
+                "seed": cell.seed,
+                **figures(record, p),
+                "seconds": record["seconds"],
+                "name": cell.name,
+            }
+            for p in judged
+            if str(p) in record["metrics"]
+        ]
     columns = [*KEY, "method", "contender", "seed", *LOSSES, "seconds", "name"]
     frame = pd.DataFrame(lines, columns=columns)
-    by = [*KEY, "method", "seed"]
-    frame = frame.sort_values("f_obj", kind="stable").drop_duplicates(by).sort_index()
-    return _with_times(frame, records).drop(columns="name").reset_index(drop=True)
+    return _with_times(frame, records).drop(columns="name")
 
 
 def _with_times(frame: pd.DataFrame, records: Mapping[str, Record]) -> pd.DataFrame:

@@ -1,0 +1,251 @@
+"""The paper's figures, ours as full lines and the published as dashed ones."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from proxlin.experiments import published
+from proxlin.experiments.choice import chosen
+from proxlin.experiments.config import Cell, family
+from proxlin.experiments.store import Record, write_whole
+
+_COLOURS = {
+    "probed": "#0072b2",
+    "mbo-sadm": "#d55e00",
+    "mbo-sgd": "#009e73",
+    "sgd": "#7f7f7f",
+    "adam": "#cc79a7",
+    "mse": "#000000",
+}
+_MARKERS = {"probed": "o", "mbo-sadm": "s", "mbo-sgd": "^", "sgd": "v", "adam": "D", "mse": "x"}
+_COLUMN_NAMES = {
+    "f_noutl": "loss on clean training rows",
+    "f_test": "loss on test rows",
+    "accuracy": "test accuracy",
+}
+
+CAPTIONS = {
+    "fig1": "MNIST autoencoder trained with squared errors and with p-norms while more and more"
+    " training images are outliers. Losses are those each net was trained with, on clean images,"
+    " divided by the largest in the panel; right, the accuracy of a logistic regression on the"
+    " codes.",
+    "fig2": "Lowest full objective so far over training time, no outliers; dotted, the best that"
+    " the paper reports after hours.",
+    "fig3": "Losses on clean images over the share of outliers, divided by the largest in the"
+    " panel. Full lines are ours, dashed ones the paper's.",
+    "fig4": "Test accuracy of a logistic regression on the codes over the share of outliers. Full"
+    " lines are ours, dashed ones the paper's.",
+    "figA": "Losses on clean images over the share of outliers for p = 1.5, divided by the largest"
+    " in the panel. Full lines are ours, dashed ones the paper's.",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of a panel."""
+
+    label: str
+    method: str  # decides colour and marker
+    x: list[float]
+    y: list[float]
+    paper: bool = False
+
+
+def points(cells: Iterable[Cell], records: Mapping[str, Record]) -> pd.DataFrame:
+    """One line for each chosen cell, with the losses in the norm it trained with; p is text."""
+    lines = [
+        {
+            "dataset": cell.dataset,
+            "outliers": cell.outliers,
+            "p": str(cell.p),
+            "method": family(cell.method),
+            "seed": cell.seed,
+            **records[cell.name]["metrics"][str(cell.p)],
+            "seconds": records[cell.name]["seconds"],
+        }
+        for cell in chosen(cells, records)
+    ]
+    columns = ["dataset", "outliers", "p", "method", "seed"]
+    losses = ["f_obj", "f_noutl", "f_test", "seconds"]
+    return pd.DataFrame(lines, columns=[*columns, *losses])
+
+
+def figure1(losses: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
+    """Squared error against p-norms: losses and accuracy, a row for each data set."""
+    datasets = list(dict.fromkeys(losses["dataset"]))
+    figure, axes = _panels(max(1, len(datasets)), 3)
+    styles = {"mse": "mse", "2.0": "mbo-sadm", "1.0": "probed"}
+    for row, dataset in zip(axes, datasets, strict=False):
+        for axis, column in zip(row, ("f_noutl", "f_test", "accuracy"), strict=True):
+            frame = accuracy if column == "accuracy" else losses
+            lines = []
+            for (p, method), curve in frame[frame["dataset"] == dataset].groupby(["p", "method"]):
+                label = (
+                    _loss(str(p)) if method in ("probed", "mse") else f"{_loss(str(p))}, {method}"
+                )
+                lines.append(_line(curve, column, label, styles.get(str(p), "adam")))
+            _draw(axis, lines, normalized=column != "accuracy")
+            axis.set_title(f"{dataset}: {_COLUMN_NAMES[column]}", fontsize=10)
+        row[0].set_ylabel("share of the largest")
+    _legend(figure, axes)
+    return figure
+
+
+def figure2(cells: Iterable[Cell], records: Mapping[str, Record]) -> Figure:
+    """The lowest objective so far over time, a panel for each p."""
+    finished = chosen(cells, records)
+    keys = list(dict.fromkeys((c.dataset, c.outliers, c.p) for c in finished if c.p != "mse"))
+    figure, axes = _panels(1, max(1, len(keys)))
+    best = published.table1().groupby(["dataset", "outliers", "p"])["f_obj"].min()
+    for axis, (dataset, ratio, p) in zip(axes[0], keys, strict=False):
+        for cell in finished:
+            if (cell.dataset, cell.outliers, cell.p) != (dataset, ratio, p):
+                continue
+            curve = records[cell.name]["history"]
+            method = family(cell.method)
+            axis.step(
+                [max(record["seconds"], 1e-3) for record in curve],
+                [record["best"] for record in curve],
+                where="post",
+                color=_COLOURS[method],
+                label=method if cell.seed == finished[0].seed else None,
+                linewidth=1.6,
+            )
+        if (dataset, ratio, p) in best.index:
+            axis.axhline(
+                best[(dataset, ratio, p)], color="#444444", linestyle=":", label="paper's best"
+            )
+        axis.set(xscale="log", yscale="log", xlabel="seconds")
+        axis.set_title(f"{dataset}, {_loss(str(p))}, outliers {ratio:g}", fontsize=10)
+        axis.grid(alpha=0.25, which="both")
+    axes[0][0].set_ylabel("objective")
+    _legend(figure, axes)
+    return figure
+
+
+def figure3(losses: pd.DataFrame) -> Figure:
+    """Losses over the outlier ratio: clean training rows above, test rows below."""
+    keys = _columns(losses)
+    figure, axes = _panels(2, max(1, len(keys)))
+    paper = _paper_losses()
+    for row, column in zip(axes, ("f_noutl", "f_test"), strict=True):
+        for axis, (dataset, p) in zip(row, keys, strict=False):
+            lines = _by_method(losses, paper, dataset, p, column)
+            _draw(axis, lines, normalized=True)
+            axis.set_title(f"{dataset}, {_loss(p)}: {_COLUMN_NAMES[column]}", fontsize=10)
+        row[0].set_ylabel("share of the largest")
+    _legend(figure, axes)
+    return figure
+
+
+def figure4(accuracy: pd.DataFrame) -> Figure:
+    """Accuracies over the outlier ratio: a row for each data set, a column for each loss."""
+    datasets = list(dict.fromkeys(accuracy["dataset"]))
+    exponents = list(dict.fromkeys(p for _, p in _columns(accuracy)))
+    figure, axes = _panels(max(1, len(datasets)), max(1, len(exponents)))
+    paper = published.accuracy()
+    paper = paper.assign(method=paper["method"].where(paper["p"] != "mse", "mse"))
+    for row, dataset in zip(axes, datasets, strict=False):
+        for axis, p in zip(row, exponents, strict=False):
+            _draw(axis, _by_method(accuracy, paper, dataset, p, "accuracy"), normalized=False)
+            axis.set_title(f"{dataset}, {_loss(p)}", fontsize=10)
+        row[0].set_ylabel("test accuracy")
+    _legend(figure, axes)
+    return figure
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write name.svg and name.png; the same figure gives the same bytes."""
+    paths = []
+    plain: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}
+    with mpl.rc_context({"svg.hashsalt": "proxlin"}):
+        for ending, metadata in plain.items():
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=ending, dpi=130, metadata=metadata)
+            path = folder / f"{name}.{ending}"
+            write_whole(path, buffer.getvalue())
+            paths.append(path)
+    return paths
+
+
+def _panels(rows: int, columns: int) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(3.6 * columns + 0.6, 2.9 * rows + 0.7), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _columns(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """Data set and loss of each column, squared error first, then falling p, as in the paper."""
+    found = {(str(d), str(p)) for d, p in zip(frame["dataset"], frame["p"], strict=True)}
+    return sorted(found, key=lambda key: (key[0], key[1] != "mse", -_number(key[1])))
+
+
+def _number(p: str) -> float:
+    return 0.0 if p == "mse" else float(p)
+
+
+def _by_method(
+    ours: pd.DataFrame, paper: pd.DataFrame, dataset: str, p: str, column: str
+) -> list[Line]:
+    lines = []
+    for frame, published_one in ((ours, False), (paper, True)):
+        part = frame[(frame["dataset"] == dataset) & (frame["p"] == p)]
+        for method, curve in part.groupby("method", sort=False):
+            label = f"{method} (paper)" if published_one else str(method)
+            lines.append(_line(curve, column, label, str(method), paper=published_one))
+    return lines
+
+
+def _line(
+    curve: pd.DataFrame, column: str, label: str, method: str, *, paper: bool = False
+) -> Line:
+    means = curve.groupby("outliers")[column].mean().sort_index()
+    return Line(label, method, [float(x) for x in means.index], means.to_list(), paper)
+
+
+def _paper_losses() -> pd.DataFrame:
+    table = published.table1()
+    return table.assign(p=[str(float(p)) for p in table["p"]])
+
+
+def _draw(axis: Axes, lines: list[Line], *, normalized: bool) -> None:
+    largest = max((y for line in lines for y in line.y), default=1.0) if normalized else 1.0
+    for line in lines:
+        axis.plot(
+            line.x,
+            [y / largest for y in line.y],
+            color=_COLOURS[line.method],
+            marker=_MARKERS[line.method],
+            markersize=3 if line.paper else 5,
+            linestyle="--" if line.paper else "-",
+            linewidth=0.9 if line.paper else 1.7,
+            label=line.label,
+        )
+    if normalized:
+        axis.set_ylim(0, 1.05)
+    axis.set_xlabel("share of outliers")
+    axis.grid(alpha=0.25)
+
+
+def _legend(figure: Figure, axes: Any) -> None:
+    """One legend for all panels, each label once."""
+    found: dict[str, Any] = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        figure.legend(
+            list(found.values()), list(found), loc="outside lower center", ncols=5, fontsize=8
+        )
+
+
+def _loss(p: str) -> str:
+    return "squared error" if p == "mse" else f"p = {float(p):g}"
