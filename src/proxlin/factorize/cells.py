@@ -1,0 +1,49 @@
+"""A table with missing cells, read in chunks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_TEMPORARIES = 16  # tables of a chunk's size that a step holds at once
+
+
+@dataclass(frozen=True)
+class Cells:
+    """values (n, m) with 0 in missing cells; known (n, m) bool, or None if nothing is missing."""
+
+    values: Tensor
+    known: Tensor | None = None
+    max_bytes: int = 512 * 2**20  # for the temporaries of one chunk
+
+    @classmethod
+    def of(cls, table: Tensor, *, max_bytes: int = 512 * 2**20) -> Cells:
+        """The cells of a floating-point table whose missing cells hold NaN."""
+        missing = torch.isnan(table)
+        if not bool(missing.any()):
+            return cls(table, None, max_bytes)
+        return cls(torch.nan_to_num(table, nan=0.0), ~missing, max_bytes)
+
+    @property
+    def transposed(self) -> Cells:
+        """The same with rows and columns exchanged."""
+        known = None if self.known is None else self.known.T.contiguous()
+        return Cells(self.values.T.contiguous(), known, self.max_bytes)
+
+    def rows(self, chosen: Tensor | slice) -> Cells:
+        """Some of the rows."""
+        known = None if self.known is None else self.known[chosen]
+        return Cells(self.values[chosen], known, self.max_bytes)
+
+    def chunks(self, rank: int) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
+        """(rows, values, known as numbers) within `max_bytes` for steps of this rank."""
+        n, m = self.values.shape
+        bytes_a_row = self.values.element_size() * (_TEMPORARIES * m + 6 * rank**2)
+        size = max(1, min(n, self.max_bytes // bytes_a_row))
+        for start in range(0, n, size):
+            rows = slice(start, min(n, start + size))
+            x = self.values[rows]
+            yield rows, x, None if self.known is None else self.known[rows].to(x.dtype)

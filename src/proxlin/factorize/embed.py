@@ -1,0 +1,84 @@
+"""The embedding of rows with the basis fixed: a convex problem for each row, solved and proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxlin.factorize.absolute import least_absolute, lower_bound
+from proxlin.factorize.cells import Cells
+from proxlin.factorize.row_norm import RowNorm, known_part
+
+_SHRINK = 0.6  # of the floor under residuals from step to step
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """U with the loss of every row and how far at most it is from the least one."""
+
+    u: Tensor  # (n, r)
+    losses: Tensor  # (n,) ||known_i * (u_i V - x_i)||_p, float64
+    gaps: Tensor  # (n,) loss plus penalty minus a lower bound of its least value, float64
+
+
+def embed(
+    cells: Cells, basis: Tensor, norm: RowNorm, *, tolerance: float = 1e-6, max_steps: int = 300
+) -> Embedding:
+    """argmin_u ||known_i * (u V - x_i)||_p + alpha/2 ||u||^2 for each row, u >= 0 if asked.
+
+    Rows stop when their duality gap is at most `tolerance` of their loss. Work is in float64,
+    chunk by chunk.
+    """
+    n = len(cells.values)
+    v = basis.double()
+    u = basis.new_empty(n, len(basis))
+    losses = torch.empty(n, dtype=torch.float64, device=basis.device)
+    gaps = torch.empty_like(losses)
+    for rows, x, known in cells.chunks(len(basis)):
+        mask = None if known is None else known.double()
+        if norm.p == 1:
+            found, bound = _absolute(x.double(), mask, v, norm, tolerance)
+        else:
+            found, bound = _weighted(x.double(), mask, v, norm, tolerance, max_steps)
+        u[rows] = found.to(u.dtype)
+        losses[rows] = norm.losses(known_part(found @ v - x.double(), mask))
+        gaps[rows] = losses[rows] + norm.penalty(found) - bound
+    return Embedding(u, losses, gaps)
+
+
+def _absolute(
+    x: Tensor, known: Tensor | None, v: Tensor, norm: RowNorm, tolerance: float
+) -> tuple[Tensor, Tensor]:
+    u, y = least_absolute(
+        x, known, v, alpha=norm.alpha, non_negative=norm.non_negative, tolerance=tolerance * 1e-3
+    )
+    return u, lower_bound(x, y, u, v, norm.alpha, norm.non_negative)
+
+
+def _weighted(
+    x: Tensor, known: Tensor | None, v: Tensor, norm: RowNorm, tolerance: float, max_steps: int
+) -> tuple[Tensor, Tensor]:
+    """Majorise-minimise from least squares on, the floor under residuals falling geometrically."""
+    u = x.new_zeros(len(x), len(v))
+    bound = x.new_full((len(x),), -torch.inf)
+    size = norm.losses(x)
+    weights = torch.ones_like(x[:, :1])
+    floor = torch.zeros_like(size)
+    active = torch.arange(len(x), device=x.device)
+    for step in range(max_steps):
+        rows, mask = x[active], None if known is None else known[active]
+        found, residual, below = norm.step(rows, mask, v, u[active], weights)
+        u[active] = found
+        losses = norm.losses(residual)
+        bound[active] = torch.maximum(bound[active], below)
+        gap = losses + norm.penalty(found) - bound[active]
+        if step == 0:
+            floor = residual.abs().mean(-1) if norm.p < 2 else 1e-12 * size
+        going = gap > tolerance * torch.maximum(losses, 1e-9 * size[active])
+        if not bool(going.any()):
+            break
+        active, floor = active[going], _SHRINK * floor[going]
+        weights = norm.weights(residual[going], floor)
+    return u, bound
