@@ -1,0 +1,159 @@
+"""The path of min (1/n) sum_i ||x_i B + b - t_i||_2 + alpha sum_j ||B_j||_2 over alpha."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proxlin.linear import LinearSolution, solve_linear
+from proxlin.prox import norm_subgradient
+from proxlin.terms import GroupLasso
+
+_SETTLED = 1e-12  # relative norm of a residual that counts as none
+_BISECTIONS = 8  # between two strengths of the path, for a wanted number of features
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionPath:
+    """What is selected at each strength, the strongest first."""
+
+    alphas: NDArray[np.float64]  # (k,)
+    importances: NDArray[np.float64]  # (k, features) ||B_j||_2, exactly 0 where not selected
+    objectives: NDArray[np.float64]  # (k,)
+    solutions: tuple[LinearSolution, ...]  # (k,)
+
+    @classmethod
+    def of(cls, points: list[tuple[float, LinearSolution]]) -> SelectionPath:
+        """The path through these points, in the order of their strengths."""
+        ordered = sorted(points, key=lambda point: -point[0])
+        solutions = tuple(solution for _, solution in ordered)
+        return cls(
+            np.array([alpha for alpha, _ in ordered]),
+            np.stack([row_norms(solution) for solution in solutions]),
+            np.array([solution.objective for solution in solutions]),
+            solutions,
+        )
+
+    @property
+    def supports(self) -> NDArray[np.bool_]:
+        """(k, features): which features are selected at each strength."""
+        selected: NDArray[np.bool_] = self.importances > 0
+        return selected
+
+    def frame(self, names: list[str] | None = None) -> pd.DataFrame:
+        """One row for each strength: the importance of every feature."""
+        index = pd.Index(self.alphas, name="alpha")
+        return pd.DataFrame(self.importances, index=index, columns=names)
+
+
+class GroupPath:
+    """Solutions at falling strengths, each begun at the one before."""
+
+    def __init__(
+        self, x: Tensor, target: Tensor, *, tol: float, max_iter: int | None, seconds: float | None
+    ) -> None:
+        self.x = x  # (n, m) float64
+        self.target = target  # (n, t) float64
+        self.tol = tol
+        self.max_iter = max_iter
+        self.seconds = seconds
+        self.empty = self._without_features()
+        self.strongest = self._strongest()
+        self.points: list[tuple[float, LinearSolution]] = []
+
+    def solve(self, alpha: float) -> LinearSolution:
+        """The solution at one strength; the features' rows in it are exactly 0 or selected."""
+        if alpha >= self.strongest:
+            solution = self.empty
+        else:
+            near = min(self.points, key=lambda point: abs(point[0] - alpha), default=None)
+            start = None if near is None else (near[1].coef, near[1].intercept)
+            solution = self._solve(self.x, GroupLasso(alpha, groups="rows"), start)
+        self.points.append((alpha, solution))
+        return solution
+
+    def down_to(self, count: int, alphas: NDArray[np.float64]) -> LinearSolution:
+        """The strongest solution found with at least `count` features, or the weakest of all.
+
+        The strengths are walked until enough features are in, then the last stretch is halved.
+        """
+        low, high = float(alphas[-1]), self.strongest
+        found = self.empty
+        for alpha in alphas:
+            found = self.solve(float(alpha))
+            if selected(found) >= count:
+                low = float(alpha)
+                break
+            high = float(alpha)
+        for _ in range(_BISECTIONS if selected(found) > count else 0):
+            middle = float(np.sqrt(low * high))
+            solution = self.solve(middle)
+            if selected(solution) >= count:
+                low, found = middle, solution
+            else:
+                high = middle
+            if selected(found) == count:
+                break
+        return found
+
+    def _solve(
+        self, x: Tensor, penalty: GroupLasso | None, start: tuple[Tensor, Tensor] | None
+    ) -> LinearSolution:
+        return solve_linear(
+            x,
+            self.target,
+            p=2,
+            regularizer=penalty,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            max_seconds=self.seconds,
+            start=start,
+        )
+
+    def _without_features(self) -> LinearSolution:
+        """B = 0 and the geometric median of the targets."""
+        nothing = torch.zeros(len(self.target), 1, dtype=self.target.dtype)
+        alone = self._solve(nothing, None, None)
+        coef = torch.zeros(self.x.shape[1], self.target.shape[1], dtype=self.x.dtype)
+        return LinearSolution(
+            coef=coef,
+            intercept=alone.intercept,
+            objective=alone.objective,
+            gap=alone.gap,
+            status=alone.status,
+            iterations=alone.iterations,
+            seconds=alone.seconds,
+            history=alone.history,
+        )
+
+    def _strongest(self) -> float:
+        """A strength from which on B = 0 is optimal: max_j ||(1/n) sum_i x_ij u_i||_2.
+
+        The u_i are slopes of the norms at B = 0 that sum to zero, as the intercept demands. Rows
+        that lie in the median itself may have any slope of length <= 1 and take what is missing;
+        where there are none the strength is the smallest possible one.
+        """
+        residual = self.empty.intercept - self.target
+        length = residual.norm(dim=1)
+        exact = length <= _SETTLED * max(float(length.max()), float(self.target.abs().max()))
+        slopes = norm_subgradient(residual, p=2.0)
+        slopes[exact] = 0.0
+        if bool(exact.any()):
+            slopes[exact] = -slopes.sum(0) / int(exact.sum())
+        return float((self.x.T @ slopes / len(self.x)).norm(dim=1).max())
+
+
+def row_norms(solution: LinearSolution) -> NDArray[np.float64]:
+    """||B_j||_2 of each feature, (features,)."""
+    norms: NDArray[np.float64] = solution.coef.norm(dim=1).numpy()
+    return norms
+
+
+def selected(solution: LinearSolution) -> int:
+    """The number of features whose row is not zero."""
+    return int((row_norms(solution) > 0).sum())
