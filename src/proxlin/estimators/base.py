@@ -46,7 +46,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     p: Exponent
     regularizer: str | Regularizer | None
-    alpha: float
+    alpha: float | str  # a number, or what a subclass makes of a word
     constraint: Constraint | None
     method: str | Method
     max_seconds: float | None
@@ -103,6 +103,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         *,
         seed: int,
         steps: int,
+        method: str | Method | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> Result:
         """Minimise within the user's budget; without one, within so many steps.
@@ -112,7 +113,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         free = self.max_seconds is None and self.max_iter is None
         return minimize(
             problem,
-            self.method,
+            self.method if method is None else method,
             max_seconds=self.max_seconds,
             max_iter=steps if free else self.max_iter,
             tol=self.tol,
@@ -129,7 +130,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.outlier_scores_ = self.outlier_scale_.scores(norms)
         self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, *, ax: Any = None) -> Any:
         """Draw the outlier score of each training row, the flagged ones marked; returns the axes.
 
         `ax` are matplotlib axes; by default new ones.
@@ -139,7 +140,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
 
 def named_regularizer(
-    regularizer: str | Regularizer | None, alpha: float, on: str | None
+    regularizer: str | Regularizer | None, alpha: float | str, on: str | None
 ) -> Regularizer | None:
     """g for the parameters `on`: alpha/2 ||.||^2, alpha ||.||_1, half of each, or alpha ||.||_2,1.
 

@@ -2,8 +2,238 @@
 
 from __future__ import annotations
 
-from proxlin.estimators.base import RobustBase
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from proxlin._checks import check_choice, check_non_negative
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.estimators.base import named_regularizer
+from proxlin.estimators.net_fit import ModuleFactory
+from proxlin.estimators.plot import plot_scores
+from proxlin.estimators.regression_learner import RegressionLearner
+from proxlin.estimators.reservoir import Reservoir
+from proxlin.estimators.tables import Array, read_pair, read_table, read_weights
+from proxlin.loss import Exponent
+from proxlin.methods import Method
+from proxlin.terms import Constraint, Regularizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_LATER = 0.1  # share of the steps that a later call of partial_fit takes
 
 
-class RobustRegressor(RobustBase):
-    """min (1/n) sum_i ||f(x_i) - y_i||_p + g."""
+class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # type: ignore[misc]
+    """min (1/n) sum_i ||f(x_i) - y_i||_p + g(f), f linear or a net, over all targets at once.
+
+    Parameters
+    ----------
+    p
+        The norm of a row's residual: a number >= 1, `inf`, or "mse" for least squares. With one
+        target every norm is the absolute value. Any p but "mse" resists outliers in the targets.
+    hidden
+        Widths of the hidden layers of a net; none for a linear model.
+    module
+        `module(n_in, n_out)` returns a torch module to train instead. Pickling the estimator needs
+        a factory that can be pickled: a function or class with a name, not a lambda.
+    regularizer
+        "ridge", "lasso", "elasticnet" or "group" (whole features) of weight `alpha`, on the
+        coefficients of a linear model or the weights of a net; or an object such as `Lasso(0.1)`.
+        "auto" is none for a linear model and a ridge of 1e-3 for a net. Intercepts are never
+        charged for by name.
+    alpha
+        The weight of a named regulariser, on scaled data; "auto" (linear models) takes the
+        one with the smallest median loss on held-out rows.
+    constraint
+        For instance `NonNegative()`. On a linear model it bounds `coef_` in the data's own units,
+        which are then not scaled.
+    leverage
+        "auto" gives less weight to rows whose features are far from the bulk and that do not fit
+        the rest; None trusts the features.
+    scaling
+        Whether features and targets are scaled by median and inter-quartile range first. The
+        coefficients are for the data as they come either way.
+    fit_intercept
+        Whether the linear model has an intercept.
+    method
+        "auto" solves linear models to optimality and trains nets by "probed"; or any method of
+        `minimize`.
+    max_seconds, max_iter, tol
+        Limits of the solver. Without any, linear models run until optimal to 1e-8 and nets for a
+        number of steps that follows from the number of rows.
+    warm_start
+        Begin at the last fit.
+    random_state, device
+        A seed or numpy generator for nets and held-out rows; a torch device for nets.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        Of the linear model, shaped as those of scikit-learn's `LinearRegression`.
+    module_
+        The trained net, on scaled data.
+    result_, history_
+        Status, objective (on scaled data), and the course of the run as a table.
+    outlier_scores_, outliers_
+        How many robust standard deviations each training row's residual norm lies above the
+        middle, and whether that is more than 3.5.
+    alpha_
+        The weight of the named regulariser.
+    row_weights_
+        The leverage weight of each training row; ones without `leverage`.
+
+    >>> import numpy as np
+    >>> x = np.arange(20.0)[:, None]
+    >>> y = 2 * x[:, 0] + 1
+    >>> y[:5] = 1000.0
+    >>> model = RobustRegressor().fit(x, y)
+    >>> model.coef_.round(6), round(model.intercept_, 6), int(model.outliers_.sum())
+    (array([2.]), 1.0, 5)
+    """
+
+    def __init__(
+        self,
+        p: Exponent = 1,
+        *,
+        hidden: Sequence[int] = (),
+        module: ModuleFactory | None = None,
+        regularizer: str | Regularizer | None = "auto",
+        alpha: float | Literal["auto"] = 1e-3,
+        constraint: Constraint | None = None,
+        leverage: Literal["auto"] | None = None,
+        scaling: bool = True,
+        fit_intercept: bool = True,
+        method: str | Method = "auto",
+        max_seconds: float | None = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        self.p = p
+        self.hidden = hidden
+        self.module = module
+        self.regularizer = regularizer
+        self.alpha = alpha
+        self.constraint = constraint
+        self.leverage = leverage
+        self.scaling = scaling
+        self.fit_intercept = fit_intercept
+        self.method = method
+        self.max_seconds = max_seconds
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows X (n, features) and targets y (n,) or (n, targets)."""
+        attempt = self._attempt(keep=bool(self.warm_start))
+        attempt.__dict__.pop("_reservoir_", None)
+        attempt._check_settings()
+        table, targets = read_pair(attempt, X, y, reset=True)
+        weights = read_weights(sample_weight, table)
+        attempt._check_warm(table, targets)
+        attempt._learn(table, targets, weights, share=1.0)
+        return self._adopt(attempt)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to these rows and those of earlier calls, of which a sample of 20,000 is kept.
+
+        Up to that number of rows a linear model is the same as after one `fit` on all of them. The
+        outlier scores are those of the rows of this call.
+        """
+        first = not hasattr(self, "_reservoir_")
+        attempt = self._attempt(keep=not first)
+        attempt._check_settings()
+        table, targets = read_pair(attempt, X, y, reset=first)
+        weights = read_weights(sample_weight, table)
+        columns = targets.reshape(len(targets), -1)
+        if first:
+            attempt._reservoir_ = Reservoir.empty(table.shape[1], columns.shape[1])
+        else:
+            attempt._check_targets(columns.shape[1])
+        kept = attempt._reservoir_.with_rows(table, columns, weights, attempt._seed())
+        attempt._reservoir_ = kept
+        y_kept = kept.y[:, 0] if targets.ndim == 1 else kept.y
+        attempt._learn(kept.x, y_kept, kept.weights, share=1.0 if first else _LATER)
+        attempt._score_training(table, columns)
+        return self._adopt(attempt)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """f(x) for each row, (n,) or (n, targets) as y was."""
+        check_is_fitted(self)
+        table = read_table(self, X, reset=False)
+        found = self._predict(table)
+        return found[:, 0] if self._flat_ else found
+
+    def score_rows(self, X: Any, y: Any) -> NDArray[np.float64]:
+        """The outlier score of each row, on the scale of the training rows; beyond 3.5 is one."""
+        check_is_fitted(self)
+        table, targets = read_pair(self, X, y, reset=False)
+        columns = targets.reshape(len(targets), -1)
+        self._check_targets(columns.shape[1])
+        return self.outlier_scale_.scores(self._norms(table, columns))
+
+    def plot(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
+        """Draw outlier scores with the outliers marked: of these rows over the predicted target.
+
+        Without rows, those of the training rows over their number. With several targets the rows
+        are placed by the mean of their predictions. Returns the matplotlib axes.
+        """
+        if X is None and y is None:
+            return super().plot(ax=ax)
+        scores = self.score_rows(X, y)
+        place = self._predict(read_table(self, X, reset=False)).mean(axis=1)
+        cutoff = self.outlier_scale_.cutoff
+        return plot_scores(scores, cutoff, place=place, label="predicted", ax=ax)
+
+    def _check_settings(self) -> None:
+        self._check_shared()
+        if isinstance(self.hidden, str | bytes) or not isinstance(self.hidden, Sequence):
+            raise InvalidInputError(
+                f"hidden must be a sequence of widths such as (64, 64); got {self.hidden!r}."
+            )
+        if self.module is not None and (not callable(self.module) or tuple(self.hidden)):
+            raise InvalidInputError(
+                "module must be a function of (n_in, n_out) that returns a torch module, without"
+                f" hidden; got {self.module!r} and hidden={self.hidden!r}."
+            )
+        if self.leverage is not None:
+            check_choice("leverage", self.leverage, ("auto",))
+        if not self._linear and not self.fit_intercept:
+            raise CombinationError(
+                "fit_intercept=False is for linear models; leave the biases out of the module."
+            )
+        if not self._linear and self.alpha == "auto":
+            raise CombinationError('alpha="auto" is for linear models; give a number for nets.')
+        if self.alpha != "auto":
+            check_non_negative("alpha", self.alpha)
+        if self.regularizer != "auto":
+            named_regularizer(self.regularizer, 1.0, None)
+
+    def _check_warm(self, table: Array, targets: Array) -> None:
+        """Refuse to go on from a fit of another shape."""
+        if not hasattr(self, "_targets_"):
+            return
+        columns = 1 if targets.ndim == 1 else targets.shape[1]
+        known = (len(self._features_.scale), len(self._targets_.scale))
+        if (table.shape[1], columns) != known:
+            raise InvalidInputError(
+                f"warm_start=True goes on with {known[0]} features and {known[1]} target(s); got"
+                f" {table.shape[1]} and {columns}. Set warm_start=False to begin anew."
+            )
+
+    def _check_targets(self, columns: int) -> None:
+        if columns != len(self._targets_.scale):
+            raise InvalidInputError(
+                f"y must have the {len(self._targets_.scale)} target(s) of the fit; got {columns}."
+            )

@@ -77,13 +77,11 @@ def _quartiles(column: Array, weights: NDArray[np.float64] | None) -> tuple[floa
     values = column[known].astype(np.float64)
     if not len(values):
         return 0.0, 0.0, 0.0
-    if weights is None:
-        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-        return float(middle), float(high - low), float(np.abs(values - middle).mean())
-    mass = weights[known]
-    if not mass.any():
+    mass = None if weights is None else weights[known]
+    if mass is not None and not mass.any():
         return 0.0, 0.0, 0.0
-    # The inverse of the distribution function is the definition that repetitions leave alone.
+    # The inverse of the distribution function is the definition that repeated rows, and weights
+    # in their place, leave alone.
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), weights=mass, method="inverted_cdf")
     spread = np.average(np.abs(values - middle), weights=mass)
     return float(middle), float(high - low), float(spread)

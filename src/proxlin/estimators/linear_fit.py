@@ -1,0 +1,156 @@
+"""The linear model of RobustRegressor: solved to proven optimality, at a chosen strength."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from proxlin.errors import InvalidInputError
+from proxlin.estimators.base import named_regularizer
+from proxlin.estimators.tables import Array, as_array, as_tensor
+from proxlin.linear import LinearSolution, solve_linear
+from proxlin.loss import Exponent, RowLoss
+from proxlin.result import Result
+from proxlin.terms import Constraint, GroupLasso, Regularizer
+
+STRENGTHS = tuple(
+    float(10.0**e) for e in np.arange(1.0, -4.5, -0.5)
+)  # tried for alpha="auto", strong first
+_FOLDS = 3
+_TOLERANCE = 1e-8  # relative distance from the optimum that counts as reached
+_ROUGH = 1e-3  # the same while strengths are compared
+_SPANNED = 1e-14  # squared singular values below this share of the largest count as zero
+_SAME = 1e-9  # relative change of the fitted values that is mere rounding
+_NO_WORSE = 0.01  # relative difference of validation losses that is mere noise
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """One linear problem: data in the units in which the loss is meant, and the solver's limits."""
+
+    p: Exponent
+    regularizer: str | Regularizer | None
+    alpha: float | str
+    constraint: Constraint | None
+    fit_intercept: bool
+    tol: float | None = None
+    max_iter: int | None = None
+    max_seconds: float | None = None
+
+    def solve(
+        self,
+        x: Array,
+        y: Array,
+        weights: NDArray[np.float64] | None,
+        *,
+        start: tuple[Array, Array] | None,
+        seed: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, Result]:
+        """Coefficients (targets, features), intercepts (targets,), strength, and the run."""
+        strength = self._strength(x, y, weights, seed)
+        solution = self._at(strength, (x, y, weights), start, self.tol or _TOLERANCE)
+        coef, offset = as_array(solution.coef).T.copy(), as_array(solution.intercept)
+        if self.constraint is None and linear_regularizer(self.regularizer, strength) is None:
+            used = x if weights is None else x[weights > 0]
+            coef, offset = _least_norm(coef, offset, used, free=self.fit_intercept)
+        return coef, offset, strength, solution.result()
+
+    def _at(
+        self,
+        strength: float,
+        data: tuple[Array, Array, NDArray[np.float64] | None],
+        start: tuple[Array, Array] | None,
+        tol: float,
+    ) -> LinearSolution:
+        x, y, weights = data
+        g = linear_regularizer(self.regularizer, strength)
+        if start is None and g is not None:
+            # Least squares may fit every row, and a charged model begins better with nothing.
+            middle = np.median(y, axis=0) if self.fit_intercept else np.zeros(y.shape[1])
+            start = (np.zeros((y.shape[1], x.shape[1])), middle)
+        begin = None if start is None else (_double(start[0].T), _double(start[1]))
+        return solve_linear(
+            _double(x),
+            _double(y),
+            p=self.p,
+            regularizer=g,
+            constraint=self.constraint,
+            fit_intercept=self.fit_intercept,
+            sample_weight=None if weights is None else _double(weights),
+            tol=tol,
+            max_iter=self.max_iter,
+            max_seconds=self.max_seconds,
+            start=begin,
+        )
+
+    def _strength(
+        self, x: Array, y: Array, weights: NDArray[np.float64] | None, seed: int
+    ) -> float:
+        """`alpha`, or the strength whose held-out rows have the smallest median loss.
+
+        The median and not the mean: held-out rows are as dirty as the others. Of strengths that
+        are level within 1 % the strongest is taken.
+        """
+        if not isinstance(self.alpha, str):
+            return float(self.alpha)
+        if self.alpha != "auto":
+            raise InvalidInputError(f'alpha must be a number >= 0 or "auto"; got {self.alpha!r}.')
+        if not isinstance(self.regularizer, str):
+            raise InvalidInputError(
+                'alpha="auto" needs a regularizer by name, such as "ridge"; got'
+                f" {self.regularizer!r}."
+            )
+        if len(x) < 2 * _FOLDS:
+            return STRENGTHS[len(STRENGTHS) // 2]
+        folds = np.random.default_rng(seed).permutation(len(x)) % _FOLDS
+        loss = RowLoss(self.p)
+        losses: list[list[Any]] = [[] for _ in STRENGTHS]
+        rough = replace(self, max_iter=None, max_seconds=None)
+        for fold in range(_FOLDS):
+            held = folds == fold
+            kept = None if weights is None else weights[~held]
+            if kept is not None and not kept.any():
+                continue
+            start: tuple[Array, Array] | None = None
+            for number, strength in enumerate(STRENGTHS):
+                found = rough._at(strength, (x[~held], y[~held], kept), start, _ROUGH)
+                start = (as_array(found.coef).T, as_array(found.intercept))
+                residual = _double(x[held]) @ found.coef + found.intercept - _double(y[held])
+                losses[number].append(loss(residual).numpy())
+        middle = np.array([np.median(np.concatenate(parts)) for parts in losses])
+        level = np.flatnonzero(middle <= (1 + _NO_WORSE) * middle.min())
+        return STRENGTHS[int(level[0])]
+
+
+def linear_regularizer(regularizer: str | Regularizer | None, alpha: float) -> Regularizer | None:
+    """g on the coefficients (features, targets): the groups of "group" are features, its rows."""
+    if regularizer == "group":
+        named = named_regularizer(regularizer, alpha, None)
+        assert isinstance(named, GroupLasso)
+        return GroupLasso(named.weight, groups="rows")
+    return named_regularizer(regularizer, alpha, None)
+
+
+def _least_norm(coef: Array, intercept: Array, rows: Array, *, free: bool) -> tuple[Array, Array]:
+    """The coefficients of least norm among those that fit these rows in the same way.
+
+    Columns that depend on each other, or more of them than rows, leave the coefficients open; this
+    choice does not depend on how often or in which order the rows come.
+    """
+    middle = rows.mean(axis=0) if free else np.zeros(rows.shape[1])
+    moved = rows - middle
+    values, vectors = np.linalg.eigh(moved.T @ moved)
+    spanned = vectors[:, values > _SPANNED * values.max(initial=0.0)]
+    shorter = coef @ spanned @ spanned.T
+    lost = np.abs(moved @ (coef - shorter).T).max(initial=0.0)
+    if spanned.shape[1] == len(values) or lost > _SAME * np.abs(moved @ coef.T).max(initial=0.0):
+        return coef, intercept
+    return shorter, intercept + (coef - shorter) @ middle if free else intercept
+
+
+def _double(array: Array) -> torch.Tensor:
+    return as_tensor(np.asarray(array), dtype=torch.float64)

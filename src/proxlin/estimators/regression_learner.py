@@ -1,0 +1,207 @@
+"""The learning half of RobustRegressor: scale, weigh the rows, solve, score."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from proxlin.estimators.base import RobustBase, named_regularizer
+from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.linear_fit import LinearFit
+from proxlin.estimators.net_fit import (
+    ModuleFactory,
+    build_module,
+    default_steps,
+    predict_rows,
+    regression_problem,
+)
+from proxlin.estimators.reservoir import Reservoir
+from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.tables import Array, as_array
+from proxlin.loss import RowLoss
+from proxlin.methods.sizes import fitting_batch_size
+from proxlin.models import linear_regressor
+from proxlin.result import Result
+
+Weights = NDArray[np.float64]
+
+_NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
+_NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
+
+
+class RegressionLearner(RobustBase):
+    """What `fit` and `partial_fit` do once the rows are read and the settings are right."""
+
+    hidden: Sequence[int]
+    module: ModuleFactory | None
+    leverage: str | None
+    scaling: bool
+    fit_intercept: bool
+
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64] | float
+    module_: nn.Module
+    alpha_: float
+    row_weights_: Weights
+    _flat_: bool  # whether y came as a vector
+    _features_: RobustScaling
+    _targets_: RobustScaling
+    _reservoir_: Reservoir
+
+    @property
+    def _linear(self) -> bool:
+        return self.module is None and not tuple(self.hidden)
+
+    def _learn(self, x: Array, y: Array, weights: Weights | None, *, share: float) -> None:
+        """Scale, weigh the rows, solve, and weigh them again by how well they fit."""
+        seed = self._seed()
+        self._flat_ = y.ndim == 1
+        columns = y.reshape(len(y), -1)
+        features, targets = self._scalings(x, columns, weights)
+        scaled = (features.apply(x), targets.apply(columns))
+        rule = LeverageWeights.fit(scaled[0], weights, seed) if self.leverage else None
+        distrust = np.ones(len(x)) if rule is None else rule.weights(scaled[0])
+        result = self._solve(scaled, (features, targets), _product(weights, distrust), seed, share)
+        if rule is not None:
+            norms = self._norms(x, columns)
+            distrust = rule.restored(distrust, norms)
+            product = _product(weights, distrust)
+            result = self._solve(scaled, (features, targets), product, seed, share)
+        self.row_weights_ = distrust
+        self.result_ = result
+        self._score_training(x, columns)
+
+    def _scalings(
+        self, x: Array, y: Array, weights: Weights | None
+    ) -> tuple[RobustScaling, RobustScaling]:
+        """Those of the features and the targets; a net that goes on keeps those it knows."""
+        if hasattr(self, "module_") and not self._linear:
+            return self._features_, self._targets_
+        bounded = self._linear and self.constraint is not None
+        if not self.scaling or bounded:
+            return RobustScaling.identity(x.shape[1]), RobustScaling.identity(y.shape[1])
+        pair = RobustScaling.fit(x, weights), RobustScaling.fit(y, weights)
+        if self.fit_intercept:
+            return pair
+        # Without an intercept nothing may be shifted.
+        plain = [replace(one, center=np.zeros_like(one.center)) for one in pair]
+        return plain[0], plain[1]
+
+    def _solve(
+        self,
+        data: tuple[Array, Array],
+        scalings: tuple[RobustScaling, RobustScaling],
+        weights: Weights | None,
+        seed: int,
+        share: float,
+    ) -> Result:
+        start = self._start(scalings)
+        self._features_, self._targets_ = scalings
+        if self._linear and self.method == "auto":
+            problem = LinearFit(
+                p=self.p,
+                regularizer=None if self.regularizer == "auto" else self.regularizer,
+                alpha=self.alpha,
+                constraint=self.constraint,
+                fit_intercept=self.fit_intercept,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                max_seconds=self.max_seconds,
+            )
+            coef, offset, alpha, result = problem.solve(*data, weights, start=start, seed=seed)
+            self._keep_linear(coef, offset, alpha)
+            return result
+        return self._train(data, weights, start, seed, share)
+
+    def _train(
+        self,
+        data: tuple[Array, Array],
+        weights: Weights | None,
+        start: tuple[Array, Array] | None,
+        seed: int,
+        share: float,
+    ) -> Result:
+        x, y = data
+        alpha = float(self.alpha) if self.regularizer != "auto" else _NET_ALPHA
+        if self._linear:
+            line = _linear_module(x.shape[1], y.shape[1], self.fit_intercept, start)
+            net: nn.Module = line
+            g = None if self.regularizer == "auto" else self._bound_regularizer("weight")
+        else:
+            known = getattr(self, "module_", None)
+            net = copy.deepcopy(known) if known is not None else build_module(
+                self.module, self.hidden, x.shape[1], y.shape[1], seed
+            )  # fmt: skip
+            name = "ridge" if self.regularizer == "auto" else self.regularizer
+            g = named_regularizer(name, alpha, _NET_WEIGHTS)
+        problem = regression_problem(
+            net.to(self._torch_device()), x, y, weights,
+            p=self.p, regularizer=g, constraint=self.constraint,
+        )  # fmt: skip
+        method = "probed" if self.method == "auto" else self.method
+        steps = max(1, int(share * default_steps(problem, fitting_batch_size(problem))))
+        result = self._minimize(problem, seed=seed, steps=steps, method=method)
+        net = net.to("cpu").eval()
+        if self._linear:
+            bias = line.bias if self.fit_intercept else torch.zeros(y.shape[1])
+            self._keep_linear(as_array(line.weight), as_array(bias), alpha)
+        else:
+            self.module_, self.alpha_ = net, alpha
+        return result
+
+    def _start(self, scalings: tuple[RobustScaling, RobustScaling]) -> tuple[Array, Array] | None:
+        if not self._linear or not hasattr(self, "coef_"):
+            return None
+        coef = self.coef_.reshape(-1, self.n_features_in_)
+        return scalings[0].unfold(coef, np.atleast_1d(self.intercept_), scalings[1])
+
+    def _keep_linear(self, coef: Array, offset: Array, alpha: float) -> None:
+        weight, bias = self._features_.fold(coef, offset, self._targets_)
+        self.coef_ = weight[0] if self._flat_ else weight
+        self.intercept_ = float(bias[0]) if self._flat_ else bias
+        self.alpha_ = alpha
+
+    def _predict(self, table: Array) -> NDArray[np.float64]:
+        if self._linear:
+            coef = self.coef_.reshape(-1, self.n_features_in_)
+            found: NDArray[np.float64] = table @ coef.T + np.atleast_1d(self.intercept_)
+            return found
+        scaled = predict_rows(self.module_, self._features_.apply(table), self._torch_device())
+        return self._targets_.invert(scaled)
+
+    def _norms(self, x: Array, y: Array) -> NDArray[np.float64]:
+        """||f(x_i) - y_i||_p in the scaled targets, in which the loss is meant."""
+        residual = (self._predict(x) - y) / self._targets_.scale
+        loss = RowLoss(2.0 if self.p == "mse" else self.p)
+        return loss(torch.from_numpy(np.ascontiguousarray(residual, dtype=np.float64))).numpy()
+
+    def _score_training(self, x: Array, y: Array) -> None:
+        scaled = self._targets_.apply(y)
+        size = float(np.median(np.abs(scaled - np.median(scaled, axis=0)).sum(axis=1)))
+        self._record(self.result_, self._norms(x, y), size=size or 1.0)
+
+
+def _product(weights: Weights | None, distrust: Weights) -> Weights | None:
+    """Both weights together; None if all are one, which is solved faster."""
+    product = distrust if weights is None else weights * distrust
+    if weights is not None and not product.any():
+        return weights  # every row that counts is far out: there is no bulk to trust more
+    return None if bool((product == 1.0).all()) else product
+
+
+def _linear_module(
+    n_in: int, n_out: int, bias: bool, start: tuple[Array, Array] | None
+) -> nn.Linear:
+    layer = linear_regressor(n_in, n_out, bias=bias).double()
+    if start is not None:
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(start[0]))
+            if bias:
+                layer.bias.copy_(torch.from_numpy(start[1]))
+    return layer

@@ -1,0 +1,30 @@
+"""scikit-learn's own checks, over every estimator."""
+
+from typing import Any
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from proxlin import RobustRegressor
+
+# Instances small enough for the checks.
+ESTIMATORS: list[Any] = [
+    RobustRegressor(),
+    RobustRegressor(p=2, regularizer="ridge", alpha=0.1),
+    RobustRegressor(hidden=(8,), max_iter=20),
+    RobustRegressor(leverage="auto"),
+]
+
+
+def expected_failures(estimator: Any) -> dict[str, str]:
+    """Checks that cannot hold, each with its reason."""
+    weights = "check_sample_weight_equivalence_on_dense_data"
+    if isinstance(estimator, RobustRegressor) and tuple(estimator.hidden):
+        return {weights: "a net is trained on random batches, which repeated rows change"}
+    if isinstance(estimator, RobustRegressor) and estimator.leverage:
+        return {weights: "the bulk of the features is a share of the rows, not of their weights"}
+    return {}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+def test_sklearn_compatible(estimator: Any, check: Any) -> None:
+    check(estimator)
