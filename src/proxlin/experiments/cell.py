@@ -71,7 +71,8 @@ def _warm_up(method: str, images: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     size = (16, 1, 8, 8) if images else (16, 8)
     x = torch.rand(size, generator=generator)
-    net = paper_autoencoder() if images else paper_regressor(8, 2)
+    with torch.random.fork_rng(devices=[]):
+        net = paper_autoencoder() if images else paper_regressor(8, 2)
     problem = Problem(net, x if images else (x, x[:, :2]), "mse" if method == "mse" else 1.0)
     minimize(problem, contender(method, images), max_seconds=None, max_iter=1)
 

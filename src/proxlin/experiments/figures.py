@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ class Line:
     method: str  # decides colour and marker
     x: list[float]
     y: list[float]
-    paper: bool = False
+    dashed: bool = False
 
 
 def points(cells: Iterable[Cell], records: Mapping[str, Record]) -> pd.DataFrame:
@@ -104,9 +105,9 @@ def figure2(cells: Iterable[Cell], records: Mapping[str, Record]) -> Figure:
     """The lowest objective so far over time, a panel for each p."""
     finished = chosen(cells, records)
     keys = list(dict.fromkeys((c.dataset, c.outliers, c.p) for c in finished if c.p != "mse"))
-    figure, axes = _panels(1, max(1, len(keys)))
+    figure, axes = _panels(max(1, math.ceil(len(keys) / 3)), min(3, max(1, len(keys))))
     best = published.table1().groupby(["dataset", "outliers", "p"])["f_obj"].min()
-    for axis, (dataset, ratio, p) in zip(axes[0], keys, strict=False):
+    for axis, (dataset, ratio, p) in zip(axes.flat, keys, strict=False):
         for cell in finished:
             if (cell.dataset, cell.outliers, cell.p) != (dataset, ratio, p):
                 continue
@@ -127,7 +128,8 @@ def figure2(cells: Iterable[Cell], records: Mapping[str, Record]) -> Figure:
         axis.set(xscale="log", yscale="log", xlabel="seconds")
         axis.set_title(f"{dataset}, {_loss(str(p))}, outliers {ratio:g}", fontsize=10)
         axis.grid(alpha=0.25, which="both")
-    axes[0][0].set_ylabel("objective")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("objective")
     _legend(figure, axes)
     return figure
 
@@ -200,15 +202,15 @@ def _by_method(
         part = frame[(frame["dataset"] == dataset) & (frame["p"] == p)]
         for method, curve in part.groupby("method", sort=False):
             label = f"{method} (paper)" if published_one else str(method)
-            lines.append(_line(curve, column, label, str(method), paper=published_one))
+            lines.append(_line(curve, column, label, str(method), dashed=published_one))
     return lines
 
 
 def _line(
-    curve: pd.DataFrame, column: str, label: str, method: str, *, paper: bool = False
+    curve: pd.DataFrame, column: str, label: str, method: str, *, dashed: bool = False
 ) -> Line:
     means = curve.groupby("outliers")[column].mean().sort_index()
-    return Line(label, method, [float(x) for x in means.index], means.to_list(), paper)
+    return Line(label, method, [float(x) for x in means.index], means.to_list(), dashed)
 
 
 def _paper_losses() -> pd.DataFrame:
@@ -224,9 +226,9 @@ def _draw(axis: Axes, lines: list[Line], *, normalized: bool) -> None:
             [y / largest for y in line.y],
             color=_COLOURS[line.method],
             marker=_MARKERS[line.method],
-            markersize=3 if line.paper else 5,
-            linestyle="--" if line.paper else "-",
-            linewidth=0.9 if line.paper else 1.7,
+            markersize=3 if line.dashed else 5,
+            linestyle="--" if line.dashed else "-",
+            linewidth=0.9 if line.dashed else 1.7,
             label=line.label,
         )
     if normalized:
