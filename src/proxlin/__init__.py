@@ -28,7 +28,7 @@ from proxlin.terms import (
 )
 
 if TYPE_CHECKING:
-    from proxlin.estimators import RobustRegressor
+    from proxlin.estimators import RobustAutoencoder, RobustFeatureSelector, RobustRegressor
 
 __version__ = "0.1.0"
 
@@ -65,6 +65,8 @@ __all__ = [
     "Progress",
     "Result",
     "Ridge",
+    "RobustAutoencoder",
+    "RobustFeatureSelector",
     "RobustRegressor",
     "Simplex",
     "Status",

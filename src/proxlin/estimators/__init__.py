@@ -1,5 +1,8 @@
 """scikit-learn estimators: thin classes that translate to `Problem` and `minimize` and back."""
 
+from proxlin.estimators.autoencoder import RobustAutoencoder
 from proxlin.estimators.regressor import RobustRegressor
+from proxlin.estimators.selection_path import SelectionPath
+from proxlin.estimators.selector import RobustFeatureSelector
 
-__all__ = ["RobustRegressor"]
+__all__ = ["RobustAutoencoder", "RobustFeatureSelector", "RobustRegressor", "SelectionPath"]

@@ -22,7 +22,7 @@ from proxlin._checks import check_interval, check_non_negative
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.autoencoder_nets import Factory, RowForm, build_net, joint_constraint
 from proxlin.estimators.base import RobustBase, seeded
-from proxlin.estimators.coding import Coding, flat_rows, read_image_shape, typical_norm
+from proxlin.estimators.coding import Coding, flat_rows, has_images, read_image_shape, typical_norm
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, read_table
 from proxlin.loss import Exponent
@@ -271,7 +271,7 @@ class RobustAutoencoder(
     def _read(self, X: Any) -> Array:
         """Rows of the form that is known, as (n, features)."""
         check_is_fitted(self, "coding_")
-        if np.ndim(X) == 4 and tuple(np.shape(X)[1:]) != self.image_shape_:
+        if has_images(X) and tuple(np.shape(X)[1:]) != self.image_shape_:
             known = f"images of shape {self.image_shape_}" if self.image_shape_ else "flat rows"
             raise InvalidInputError(
                 f"X must hold {known}, as in fit; got images of shape {tuple(np.shape(X)[1:])}."

@@ -102,7 +102,7 @@ class Coding:
 
 def read_image_shape(image_shape: Any, x: Any) -> tuple[int, int, int] | None:
     """(c, h, w) of the rows: told, seen in x of four dimensions, or None for a table."""
-    seen = tuple(int(size) for size in x.shape[1:]) if np.ndim(x) == 4 else None
+    seen = tuple(int(size) for size in np.shape(x)[1:]) if has_images(x) else None
     if image_shape is None:
         return seen  # type: ignore[return-value]
     told = tuple(image_shape)
@@ -119,9 +119,17 @@ def read_image_shape(image_shape: Any, x: Any) -> tuple[int, int, int] | None:
     return told
 
 
+def has_images(x: Any) -> bool:
+    """Whether x has four dimensions; what is no array yet is looked at only if it is a list."""
+    return bool((np.ndim(x) if isinstance(x, list | tuple) else getattr(x, "ndim", 0)) == 4)
+
+
 def flat_rows(x: Any) -> Any:
     """Images (n, c, h, w) as rows of pixels; all else as it is."""
-    return x.reshape(len(x), prod(x.shape[1:])) if np.ndim(x) == 4 and len(x) else x
+    if not has_images(x) or not len(x):
+        return x
+    images = np.asarray(x) if isinstance(x, list | tuple) else x
+    return images.reshape(len(images), prod(images.shape[1:]))
 
 
 def typical_norm(rows: Array, p: Exponent) -> float:

@@ -207,9 +207,11 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
 
 def _indicators(y: Any) -> Any:
     """One column of 0 and 1 for each class if y names classes; numbers as they are."""
-    if isinstance(y, Tensor) or np.ndim(y) != 1:
+    if isinstance(y, Tensor):
         return y
     labels = np.asarray(y)
+    if labels.ndim != 1:
+        return y
     if labels.dtype.kind == "O":
         with suppress(ValueError, TypeError):
             labels = labels.astype(np.float64)
