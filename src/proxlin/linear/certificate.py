@@ -41,6 +41,7 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
         if charge.rest is not None:
             c, slope = charge.rest.split(theta[:m], phi.charge_dual, phi.rho)
             own = charge.rest.value(c)
+            own = own if phi.blocks else own.sum().reshape(1)
             conjugate[:m] += slope * c
             feasible = torch.cat([c, theta[m:]])
             residual = where.design @ feasible - where.target

@@ -38,6 +38,7 @@ class Curvature:
         flat = gradient.T.reshape(len(hessian), -1, 1)
         scale = float(hessian.diagonal(dim1=1, dim2=2).amax())
         shift = max(scale, 1e-8 * self.phi.rho, 1e-300) * (1e-12 + min(1e-4, 1e-3 * accuracy))
+        hessian.diagonal(dim1=1, dim2=2).add_(self.phi.hold)
         while True:
             shifted = hessian.clone()
             shifted.diagonal(dim1=1, dim2=2).add_(shift)
@@ -123,7 +124,7 @@ class Curvature:
     def _conjugate_gradients(self, gradient: Tensor, accuracy: float) -> Tensor:
         diagonal = self._diagonal()
         top = max(float(diagonal.max()), 1e-8 * self.phi.rho, 1e-300)
-        shift = top * (1e-12 + min(1e-4, 1e-3 * accuracy))
+        shift = self.phi.hold + top * (1e-12 + min(1e-4, 1e-3 * accuracy))
         scale = 1.0 / (diagonal.clamp(min=1e-8 * top) + shift)
         x, r = torch.zeros_like(gradient), gradient.clone()
         z = scale * r

@@ -1,6 +1,7 @@
 """The augmented Lagrangian in theta, a convex function with Lipschitz gradient.
 
-phi(theta) = sum_i w_i envelope(Z theta - V + dual/rho)_i + 1/2 <Q theta, theta> + envelope of h.
+phi(theta) = sum_i w_i envelope(Z theta - V + dual/rho)_i + 1/2 <Q theta, theta> + envelope of h
+             + hold/2 ||theta - anchor||^2.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Lagrangian:
     rho: float
     dual: Tensor  # (n, t)
     charge_dual: Tensor  # (m, t)
+    hold: float  # weight of the proximal term, which keeps singular Newton systems away
+    anchor: Tensor  # (k, t) theta when the multipliers were moved last
 
     @property
     def blocks(self) -> bool:
@@ -60,7 +63,11 @@ class Lagrangian:
     def gradient(self, theta: Tensor, rows: Tensor) -> Tensor:
         """(k, t) gradient of phi, given that of the rows."""
         design, weights = self.where.design, self.where.weights
-        return design.T @ (weights[:, None] * rows) + self.charge_gradient(theta)
+        return design.T @ (weights[:, None] * rows) + self.smooth_gradient(theta)
+
+    def smooth_gradient(self, theta: Tensor) -> Tensor:
+        """What the charge and the proximal term add to the gradient."""
+        return self.charge_gradient(theta).add_(theta - self.anchor, alpha=self.hold)
 
     def per_block(self, products: Tensor) -> Tensor:
         """Column sums: one for each target, or one for all."""

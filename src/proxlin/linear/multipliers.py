@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proxlin.budget import Budget
-from proxlin.linear.certificate import certify
+from proxlin.linear.certificate import Certificate, certify
 from proxlin.linear.coordinates import Coordinates
 from proxlin.linear.lagrangian import Lagrangian, Point
 from proxlin.linear.losses import Loss
@@ -22,19 +22,35 @@ from proxlin.result import History, Status
 _LOG = logging.getLogger("proxlin")
 
 FLOOR = 1e-4  # share of the null model's loss below which a fit counts as exact
-_GROWTH = 5.0  # of rho from one outer step to the next
-_STEEPEST = 1e12  # rho times the typical residual
-_PATIENCE = 8  # outer steps without a smaller gap
-_INNER = 60  # Newton steps for one rho
+# Newton steps that one rho took at most, and by how much rho may grow then.
+_GROWTH = ((6, 5.0), (10, 2.5), (18, 1.0), (math.inf, 0.3))
+_STEEPEST = 1e12  # largest rho over the first one
+_NEAREST = 1e-2  # first 1/rho, at least, over the typical target
+_HOLD = 1.0  # first weight of the proximal term over rho; it falls as rho rises
+_PATIENCE = 15  # outer steps without a smaller gap
+_INNER = 30  # Newton steps for one rho
 
 
-@dataclass(frozen=True)
-class Solved:
-    """The best feasible point and bound seen, in scaled units."""
+@dataclass
+class Best:
+    """The best feasible point and bound seen, in scaled units, target by target if they part."""
 
     theta: Tensor  # (k, t)
-    bound: Tensor  # (t,) or (1,)
-    status: Status
+    value: Tensor  # (t,) or (1,)
+    bound: Tensor  # (t,) or (1,); 0 bounds every objective from below
+    null: Tensor  # (t,) or (1,) loss of the null model
+
+    def see(self, seen: Certificate) -> None:
+        """Keep what is better."""
+        self.theta = torch.where(seen.value < self.value, seen.theta, self.theta)
+        self.value = torch.minimum(self.value, seen.value)
+        self.bound = torch.maximum(self.bound, seen.bound)
+
+    @property
+    def gap(self) -> float:
+        """The largest relative gap of a target."""
+        base = torch.maximum(self.value, FLOOR * self.null).clamp(min=1e-300)
+        return float(((self.value - self.bound) / base).max())
 
 
 def solve_scaled(
@@ -47,68 +63,61 @@ def solve_scaled(
     tol: float,
     budget: Budget,
     history: History,
-) -> Solved:
+) -> tuple[Best, Status]:
     """Minimise the scaled problem from `start` (k, t) until the relative gap is at most tol."""
     residual = where.design @ start - where.target
     point = Point(start, residual, torch.zeros_like(residual), torch.zeros_like(charge.quadratic))
-    rho = 1.0 / _typical(residual)
-    steepest = _STEEPEST * rho
+    # A start that fits the rows exactly says nothing about the size of the residuals to come.
+    rho = 1.0 / max(_typical(residual), _NEAREST * _typical(where.target))
+    steepest, hold = _STEEPEST * rho, _HOLD * rho if charge.rows else 0.0
+    phi = Lagrangian(where, loss, charge, rho, point.dual, point.charge_dual, hold, start)
     null = loss.value(-where.target, where.weights)
-    best: Tensor | None = None
-    value = bound = null
+    null, unit = (null, unit) if phi.blocks else (null.sum().reshape(1), unit[:1])
+    best = Best(start, torch.full_like(null, math.inf), torch.zeros_like(null), null)
     smallest, waited, inner_tol = math.inf, 0, 1e-3
-    status = Status.NO_DECREASE
     while True:
-        phi = Lagrangian(where, loss, charge, rho, point.dual, point.charge_dual)
-        if best is None:
-            units = unit if phi.blocks else unit[:1]
-            null = null if phi.blocks else null.sum().reshape(1)
-            value = torch.full_like(null, math.inf)
-            bound = torch.zeros_like(null)
-            best = start
         left = _INNER if budget.max_iter is None else budget.max_iter - budget.iteration
-        steps, missing = descend(
-            phi, point, tol=inner_tol, max_steps=min(_INNER, left), budget=budget
-        )
+        most = min(_INNER, left)
+        steps, missing = descend(phi, point, tol=inner_tol, max_steps=most, budget=budget)
         budget.iteration += steps
         point.residual = where.design @ point.theta - where.target
-        _, rows = phi.rows_gradient(point.residual)
-        seen = certify(phi, point, rows)
-        better = seen.value < value
-        best = torch.where(better, seen.theta, best)
-        value, bound = torch.minimum(value, seen.value), torch.maximum(bound, seen.bound)
-        gap = float(((value - bound) / torch.maximum(value, FLOOR * null).clamp(min=1e-300)).max())
+        point.dual = phi.rows_gradient(point.residual)[1]
+        best.see(certify(phi, point, point.dual))
+        gap = best.gap
         history.add(
             {
                 "iteration": float(budget.iteration),
                 "seconds": budget.seconds,
-                "objective": float((units * value).sum()),
+                "objective": float((unit * best.value).sum()),
                 "gap": gap,
-                "rho": rho,
+                "rho": phi.rho,
             }
         )
-        _LOG.debug("rho %.2e steps %d gradient %.1e gap %.2e", rho, steps, missing, gap)
-        if gap <= tol:
-            status = Status.CONVERGED
-            break
-        if not math.isfinite(missing):
-            status = Status.NON_FINITE
-            break
-        spent = budget.exhausted()
-        if spent is not None:
-            status = spent
-            break
+        _LOG.debug("rho %.2e steps %d gradient %.1e gap %.2e", phi.rho, steps, missing, gap)
         waited = 0 if gap < 0.9 * smallest else waited + 1
         smallest = min(smallest, gap)
-        if waited >= _PATIENCE:
-            break
-        point.dual = rows
+        status = _verdict(gap, tol, missing, waited, budget)
+        if status is not None:
+            return best, status
         if charge.rest is not None:
-            m = charge.rows
-            point.charge_dual = charge.rest.split(point.theta[:m], phi.charge_dual, rho)[1]
+            theta = point.theta[: charge.rows]
+            point.charge_dual = charge.rest.split(theta, phi.charge_dual, phi.rho)[1]
         inner_tol = max(min(inner_tol, 1e-2 * gap), 1e-15)
-        rho = min(rho * _GROWTH, steepest)
-    return Solved(best, bound, status)
+        growth = next(factor for most, factor in _GROWTH if steps <= most)
+        rho, hold = min(phi.rho * growth, steepest), phi.hold / growth
+        phi = Lagrangian(where, loss, charge, rho, point.dual, point.charge_dual, hold, point.theta)
+
+
+def _verdict(gap: float, tol: float, missing: float, waited: int, budget: Budget) -> Status | None:
+    """Why to stop now, if so."""
+    if gap <= tol:
+        return Status.CONVERGED
+    if not math.isfinite(missing):
+        return Status.NON_FINITE
+    spent = budget.exhausted()
+    if spent is not None:
+        return spent
+    return Status.NO_DECREASE if waited >= _PATIENCE else None
 
 
 def _typical(residual: Tensor) -> float:

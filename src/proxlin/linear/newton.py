@@ -56,9 +56,9 @@ def _step_length(
     for _ in range(_TRIALS):
         _, rows = phi.rows_gradient(point.residual + alpha * change)
         slope = phi.per_block(rows * weighted)
-        if phi.charge.rows:
+        if phi.charge.rows or phi.hold:
             theta = point.theta + alpha * direction
-            slope = slope + phi.per_block(phi.charge_gradient(theta) * direction)
+            slope = slope + phi.per_block(phi.smooth_gradient(theta) * direction)
         done = (slope.abs() <= _SLOPE * start.abs()) | (start >= 0)
         if bool(done.all()):
             break

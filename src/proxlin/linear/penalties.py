@@ -125,17 +125,9 @@ class General:
     def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> Bend:
         """rho S (I - J) S with the derivative J of the prox."""
         v, own = self._anchor(theta, dual, rho)
-        flat = v.reshape(-1).detach().requires_grad_()
-        with torch.enable_grad():
-            image = self.penalty.prox(flat, 1.0 / (own * self.unit))
-            rows = [
-                torch.autograd.grad(image, flat, one, retain_graph=True, allow_unused=True)[0]
-                for one in torch.eye(len(flat), dtype=flat.dtype)
-            ]
-        zero = torch.zeros_like(flat)
-        jacobian = torch.stack([zero if row is None else row for row in rows])
+        jacobian = _jacobian(self.penalty, v.reshape(-1), 1.0 / (own * self.unit))
         s = self.spread.reshape(-1)
-        part = torch.eye(len(flat), dtype=flat.dtype) - (jacobian + jacobian.T) / 2
+        part = torch.eye(len(s), dtype=s.dtype) - (jacobian + jacobian.T) / 2
         return Bend(torch.zeros_like(theta), matrix=own * s[:, None] * part * s)
 
     def value(self, c: Tensor) -> Tensor:
@@ -143,8 +135,27 @@ class General:
         return self.penalty.value((self.spread * c).reshape(-1)).reshape(1) / self.unit
 
     def _anchor(self, theta: Tensor, dual: Tensor, rho: float) -> tuple[Tensor, float]:
+        # One parameter for all entries: rho for a typical one in the units of theta.
         own = rho / float(self.spread.log().mul(2).mean().exp())
         return self.spread * theta + dual / (self.spread * own), own
+
+
+def _jacobian(penalty: Penalty, v: Tensor, step: float) -> Tensor:
+    """The derivative of the prox at v, all rows in one backward pass where torch can batch it."""
+    v = v.detach().requires_grad_()
+    unit = torch.eye(len(v), dtype=v.dtype)
+    with torch.enable_grad():
+        image = penalty.prox(v, step)
+        if not image.requires_grad:
+            return torch.zeros_like(unit)
+        try:
+            whole: Tensor = torch.autograd.grad(
+                image, v, unit, retain_graph=True, is_grads_batched=True
+            )[0]
+            return whole
+        except RuntimeError:  # exponents whose prox has its own derivative are not batched
+            rows = [torch.autograd.grad(image, v, one, retain_graph=True)[0] for one in unit]
+            return torch.stack(rows)
 
 
 @dataclass(frozen=True)

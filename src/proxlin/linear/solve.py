@@ -71,20 +71,21 @@ def solve_linear(
     unit = where.scale.square() if row_loss.p == "mse" else where.scale
     charge = charge_for(penalty, where, unit)
     history = History()
-    first = _first_point(where) if start is None else where.rescale(*_read_start(start, m, t))
-    solved = solve_scaled(
+    if start is not None:
+        first = where.rescale(*_read_start(start, m, t))
+    else:
+        first = _least_squares(where) if free else x.new_zeros(where.design.shape[1], t)
+    best, status = solve_scaled(
         where, loss, charge, first, unit=unit, tol=tol, budget=budget, history=history
     )
-    coef, intercept = where.unscale(solved.theta)
+    coef, intercept = where.unscale(best.theta)
     if constraint is not None:
         coef = penalty.project(coef.reshape(-1)).reshape(m, t)
     objective, rounding = _objective(kept, coef, intercept, row_loss)
     objective += float(penalty.value(coef.reshape(-1)))
-    scaled_bound = float((unit * solved.bound).sum() if not joint else unit[0] * solved.bound[0])
-    null = float((unit[:1] if joint else unit).mul(loss.value(-where.target, where.weights)).sum())
-    base = max(objective, FLOOR * null)
-    gap = max(0.0, objective - scaled_bound)
-    status = solved.status
+    units = unit[:1] if joint else unit
+    base = max(objective, FLOOR * float(units @ best.null))
+    gap = max(0.0, objective - float(units @ best.bound))
     if not math.isfinite(objective):
         status = Status.NON_FINITE
     elif gap <= tol * base + rounding:
@@ -103,7 +104,7 @@ def solve_linear(
     )
 
 
-def _first_point(where: Coordinates) -> Tensor:
+def _least_squares(where: Coordinates) -> Tensor:
     """Least squares, rows far out counted less."""
     weights = (where.weights * where.damping)[:, None]
     return where.solve(where.design.T @ (weights * where.target))
