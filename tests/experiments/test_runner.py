@@ -127,6 +127,13 @@ def test_dask_runs_the_same_jobs(store):
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
     ):
-        engine = Engine(jobs=2, backend="dask", address=cluster.scheduler_address)
+        engine = Engine(backend="dask", address=cluster.scheduler_address)
         outcome = run(store, JOBS, square, engine=engine)
     assert (squares(outcome), outcome.made) == (EXPECTED, 6)
+
+
+def test_a_scheduler_that_does_not_answer_is_one_sentence(store):
+    pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+    engine = Engine(backend="dask", address="tcp://127.0.0.1:1")
+    with pytest.raises(InvalidInputError, match=r"no scheduler answers at tcp://127.0.0.1:1"):
+        run(store, JOBS, square, engine=engine)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +23,7 @@ from proxlin.experiments.store import Record, Store
 from proxlin.minimize import Callback, Progress
 
 _LOG = logging.getLogger("proxlin")
+_LOOK = 0.5  # seconds between two looks of a worker at whether its master lives
 
 
 class Job(Protocol):
@@ -76,8 +80,8 @@ class Silent:
 class Engine:
     """How many jobs run at once, and where.
 
-    `backend` is "loky", processes of this machine, each with its share of the cores, or "dask",
-    the workers of the scheduler at `address`.
+    `backend` is "loky", `jobs` processes of this machine, each with its share of the cores, or
+    "dask", all workers of the scheduler at `address`, which must find the data themselves.
     """
 
     jobs: int = 1
@@ -161,10 +165,14 @@ def _answers(
             yield job, _attempt(work, job, watch.callbacks(job))
         return
     folder = watch.folder if engine.backend == "loky" else None
-    tasks = (joblib.delayed(_remote)(work, job, engine, folder) for job in jobs)
+    master = os.getpid()
+    tasks = (joblib.delayed(_remote)(work, job, engine, folder, master) for job in jobs)
     with _backend(engine):
         parallel = joblib.Parallel(
-            n_jobs=engine.jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
+            n_jobs=engine.jobs if engine.backend == "loky" else -1,  # all that the cluster has
+            return_as="generator_unordered",
+            batch_size=1,
+            pre_dispatch="n_jobs",
         )
         by_name = {job.name: job for job in jobs}
         for name, answer in parallel(tasks):
@@ -174,17 +182,30 @@ def _answers(
 
 
 def _remote(
-    work: Work, job: Any, engine: Engine, folder: Path | None
+    work: Work, job: Any, engine: Engine, folder: Path | None, master: int
 ) -> tuple[str, Record | str | None]:
     """In a worker: the job with its share of the cores, telling how far it is in a small file."""
     if engine.backend == "loky":
         torch.set_num_threads(engine.threads)
+        _end_with(master)
     note = None if folder is None else folder / f"{job.name}.json"
     callbacks = () if note is None else (_Noting(note),)
     try:
         return job.name, _attempt(work, job, callbacks)
     except KeyboardInterrupt:
         return job.name, None
+
+
+@cache
+def _end_with(master: int) -> None:
+    """End this worker when the process that would take its answers is killed."""
+
+    def watch() -> None:
+        while os.getppid() == master:
+            time.sleep(_LOOK)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _attempt(work: Work, job: Any, callbacks: tuple[Callback, ...]) -> Record | str:
@@ -224,7 +245,7 @@ def _backend(engine: Engine) -> Iterator[None]:
             " pip install 'proxlin[cluster]'."
         ) from cause
     try:
-        client = Client(engine.address)
+        client = Client(engine.address, timeout=10)
     except (OSError, ValueError) as cause:
         raise InvalidInputError(
             f"no scheduler answers at {engine.address}: {cause}. Start one with"
