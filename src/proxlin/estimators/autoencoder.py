@@ -55,10 +55,11 @@ class RobustAutoencoder(
         Width of the code; by default about the square root of the number of features.
     hidden
         Widths of the layers between the row and the code, mirrored on the way back; for images the
-        channels of convolutions, each of which halves the sides. By default (32,) for tables and
-        (8, 16) for images. With `()` the net is linear: a robust principal component analysis.
+        channels of convolutions, each of which halves the sides. By default (8, 16) for images, and
+        (32,) for tables with at least three cells a weight. With `()`, the default for smaller
+        tables, the net is linear: a robust principal component analysis.
     activation
-        Name ("softplus", "silu", "tanh", "sigmoid", "identity") or maker of what follows each
+        Name ("tanh", "softplus", "silu", "sigmoid", "identity") or maker of what follows each
         hidden layer; code and output are linear.
     module
         A function (number of features or image shape, n_components) -> net, whose parts are
@@ -109,7 +110,7 @@ class RobustAutoencoder(
         n_components: int | None = None,
         *,
         hidden: Sequence[int] | None = None,
-        activation: str | Callable[[], nn.Module] = "softplus",
+        activation: str | Callable[[], nn.Module] = "tanh",
         module: Factory | None = None,
         p: Exponent = 2.0,
         tied: bool = False,
@@ -118,7 +119,7 @@ class RobustAutoencoder(
         image_shape: Sequence[int] | None = None,
         contamination: float | Literal["auto"] = "auto",
         regularizer: str | Regularizer | None = "ridge",
-        alpha: float = 1e-4,
+        alpha: float = 1e-3,
         constraint: Constraint | None = None,
         method: str | Method = "probed",
         max_seconds: float | None = None,
@@ -232,6 +233,7 @@ class RobustAutoencoder(
                 net = build_net(
                     form,
                     self.n_components_,
+                    n_rows=len(rows),
                     hidden=self.hidden,
                     activation=self.activation,
                     factory=self.module,

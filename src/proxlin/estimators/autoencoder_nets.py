@@ -25,7 +25,8 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "softplus": nn.Softplus,
     "tanh": nn.Tanh,
 }
-_WIDTHS, _CHANNELS = (32,), (8, 16)  # of the hidden layers: for tables, for images
+_WIDTH, _CHANNELS = 32, (8, 16)  # of the hidden layers: for tables, for images
+_WEIGHTS_PER_CELL = 1 / 3  # with more weights a net learns outliers by heart
 
 Factory = Callable[[Any, int], nn.Module]  # (features or image shape, code width) -> net
 
@@ -52,6 +53,7 @@ def build_net(
     form: RowForm,
     code: int,
     *,
+    n_rows: int,
     hidden: Sequence[int] | None,
     activation: str | Callable[[], nn.Module],
     factory: Factory | None,
@@ -72,7 +74,7 @@ def build_net(
             activation=_activation(activation),
         )
     else:
-        widths = (form.n_features, *check_widths(hidden, _WIDTHS), code)
+        widths = (form.n_features, *check_widths(hidden, default_widths(form, code, n_rows)), code)
         chain = mlp_autoencoder(widths, activation=_activation(activation))
         chain.encoder[-1] = nn.Identity()
         net = chain
@@ -157,6 +159,13 @@ def joint_constraint(
             f" module made a {type(net).__name__}."
         )
     return net.tied() if constraint is None else net.tied() & constraint
+
+
+def default_widths(form: RowForm, code: int, n_rows: int) -> tuple[int, ...]:
+    """One hidden layer, or none for tables with too few cells to learn its weights from."""
+    weights = 2 * _WIDTH * (form.n_features + code)
+    cells = n_rows * form.n_features
+    return (_WIDTH,) if weights <= _WEIGHTS_PER_CELL * cells else ()
 
 
 def check_widths(hidden: Any, default: tuple[int, ...]) -> tuple[int, ...]:

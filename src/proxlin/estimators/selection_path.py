@@ -1,4 +1,4 @@
-"""The path of min (1/n) sum_i ||x_i B + b - t_i||_2 + alpha sum_j ||B_j||_2 over alpha."""
+"""The path of min (1/sum w) sum_i w_i ||x_i B + b - t_i||_2 + alpha sum_j ||B_j||_2 over alpha."""
 
 from __future__ import annotations
 
@@ -55,10 +55,18 @@ class GroupPath:
     """Solutions at falling strengths, each begun at the one before."""
 
     def __init__(
-        self, x: Tensor, target: Tensor, *, tol: float, max_iter: int | None, seconds: float | None
+        self,
+        x: Tensor,
+        target: Tensor,
+        weights: Tensor | None,
+        *,
+        tol: float,
+        max_iter: int | None,
+        seconds: float | None,
     ) -> None:
         self.x = x  # (n, m) float64
         self.target = target  # (n, t) float64
+        self.weights = weights  # (n,) float64, or None for equal ones
         self.tol = tol
         self.max_iter = max_iter
         self.seconds = seconds
@@ -109,6 +117,7 @@ class GroupPath:
             self.target,
             p=2,
             regularizer=penalty,
+            sample_weight=self.weights,
             tol=self.tol,
             max_iter=self.max_iter,
             max_seconds=self.seconds,
@@ -132,20 +141,22 @@ class GroupPath:
         )
 
     def _strongest(self) -> float:
-        """A strength from which on B = 0 is optimal: max_j ||(1/n) sum_i x_ij u_i||_2.
+        """A strength from which on B = 0 is optimal: max_j ||(1/sum w) sum_i w_i x_ij u_i||_2.
 
-        The u_i are slopes of the norms at B = 0 that sum to zero, as the intercept demands. Rows
-        that lie in the median itself may have any slope of length <= 1 and take what is missing;
-        where there are none the strength is the smallest possible one.
+        The u_i are slopes of the norms at B = 0 with sum_i w_i u_i = 0, as the intercept demands.
+        Rows that lie in the median itself may have any slope of length <= 1 and take what is
+        missing; where there are none the strength is the smallest possible one.
         """
         residual = self.empty.intercept - self.target
         length = residual.norm(dim=1)
+        weights = torch.ones_like(length) if self.weights is None else self.weights
         exact = length <= _SETTLED * max(float(length.max()), float(self.target.abs().max()))
-        slopes = norm_subgradient(residual, p=2.0)
+        slopes = weights[:, None] * norm_subgradient(residual, p=2.0)
         slopes[exact] = 0.0
         if bool(exact.any()):
-            slopes[exact] = -slopes.sum(0) / int(exact.sum())
-        return float((self.x.T @ slopes / len(self.x)).norm(dim=1).max())
+            share = weights[exact] / weights[exact].sum()
+            slopes[exact] = -share[:, None] * slopes.sum(0)
+        return float((self.x.T @ slopes / weights.sum()).norm(dim=1).max())
 
 
 def row_norms(solution: LinearSolution) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from proxlin._checks import check_count, check_open_interval, check_positive
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.selection_path import GroupPath, SelectionPath, row_norms
 from proxlin.estimators.tables import Array, as_tensor, read_pair, read_table
 
@@ -33,9 +34,10 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
     """min (1/n) sum_i ||x_i B + b - t_i||_2 + alpha sum_j ||B_j||_2; feature j is kept if B_j != 0.
 
     Without y the targets t_i are the rows x_i themselves: a feature is kept if it helps to explain
-    the others. With y they are the targets. The norm of a row's residual is not squared, so rows
-    that no feature explains cannot decide what is kept (Nie et al. 2010, Zhu et al. 2015). The
-    problem is convex and solved to `tol`, with exact zeros.
+    the others; rows far beyond the others then count as if they were drawn back to their edge, or
+    a few huge ones would be all that matters. With y the targets are y. The norm of a row's
+    residual is not squared, so rows that no feature explains cannot decide what is kept (Nie et
+    al. 2010, Zhu et al. 2015). The problem is convex and solved to `tol`, with exact zeros.
 
     Parameters
     ----------
@@ -136,9 +138,9 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
 
     def _learn(self, X: Any, y: Any) -> None:
         self._check_settings()
-        x, target = self._read(X, y)
+        x, target, weights = self._read(X, y)
         count = self._count(x.shape[1])
-        walk = GroupPath(x, target, **self._limits())
+        walk = GroupPath(x, target, weights, **self._limits())
         if count is None:
             solution = walk.solve(float(self.alpha))
         else:
@@ -190,19 +192,29 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         top = walk.strongest or 1.0
         return np.geomspace(top, _WEAKEST * top, self.n_alphas)
 
-    def _read(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
-        """Scaled columns and scaled targets, float64."""
+    def _read(self, X: Any, y: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Scaled columns, scaled targets and weights of the rows, float64."""
         if y is None:
             table = read_table(self, X, reset=True, min_rows=2)
             x = self._scaled(table)
-            return x, x
+            return x, x, _bounding_weights(x)
         table, targets = read_pair(self, X, _indicators(y), reset=True, min_rows=2)
         wide = targets[:, None] if targets.ndim == 1 else targets
-        return self._scaled(table), self._scaled(wide)
+        return self._scaled(table), self._scaled(wide), None
 
     def _scaled(self, table: Array) -> Tensor:
         scaled = RobustScaling.fit(table).apply(table) if self.scaling else table
         return as_tensor(scaled, dtype=torch.float64)
+
+
+def _bounding_weights(x: Tensor) -> Tensor:
+    """min(1, edge / ||x_i||), the edge being where a row's own norm makes it an outlier.
+
+    The loss of a row that explains itself grows with its size: ||c x (B - I)|| = c ||x (B - I)||.
+    """
+    length = x.norm(dim=1)
+    edge = OutlierScale.fit(length.numpy()).limit
+    return torch.where(length > edge, edge / length, 1.0)
 
 
 def _indicators(y: Any) -> Any:
