@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlin.factorize.quadratics import weighted_grams
+from proxlin.factorize.quadratics import distinct_products, full_matrices
 
 _MAX_STEPS = 60
 _TINY_LOSS = 1e-3  # in units of a row's largest cell: below, gaps count absolutely
+_CROWD = 0.8  # share of unfinished rows below which the others are set aside
 _BACK_OFF = 0.9995  # share of the way to the border of the positive orthant
 
 
@@ -54,24 +55,29 @@ def least_absolute(
     size = torch.where(size > 0, size, torch.ones_like(size))
     # In units of the row and of the basis: u' = u size / scale, alpha' = alpha scale / size^2.
     problem = _Rows(
-        x / scale, torch.ones_like(x) if known is None else known.to(x.dtype), basis / size,
-        alpha * scale / size**2, non_negative,
-    )  # fmt: skip
-    point = problem.start()
-    answer = point.rows(torch.arange(len(x), device=x.device))
+        x / scale,
+        torch.ones_like(x) if known is None else known.to(x.dtype),
+        basis / size,
+        distinct_products(basis / size),
+        alpha * scale / size**2,
+        non_negative,
+    )
+    whole, point = problem, problem.start()
+    answer = _Point(*(torch.empty_like(part) for part in vars(point).values()))
     active = torch.arange(len(x), device=x.device)
-    for _ in range(_MAX_STEPS):
+    for step in range(_MAX_STEPS):
         point, moved = problem.advance(point)
-        for part, new in zip(vars(answer).values(), vars(point).values(), strict=True):
-            part[active] = new
         gap, value = problem.gap(point)
         going = (gap > tolerance * value.clamp(min=_TINY_LOSS)) & moved
-        if not bool(going.any()):
+        left = int(going.sum())
+        if left and left > _CROWD * len(active) and step < _MAX_STEPS - 1:
+            continue  # too few are done to pay for sorting them out
+        for part, new in zip(vars(answer).values(), vars(point).values(), strict=True):
+            part[active] = new
+        if not left:
             break
         active, point, problem = active[going], point.rows(going), problem.rows(going)
-    u = answer.u
-    if non_negative:
-        u = torch.where(u > answer.z, u, torch.zeros_like(u))
+    u = whole.exact_zeros(answer, tolerance) if non_negative else answer.u
     return u * scale / size, answer.y
 
 
@@ -80,21 +86,27 @@ class _Rows:
     x: Tensor
     known: Tensor
     basis: Tensor
+    products: Tensor  # (m, r (r + 1) / 2) of the rows of the basis
     alpha: Tensor  # (B, 1)
     non_negative: bool
 
     def rows(self, chosen: Tensor) -> _Rows:
         return _Rows(
-            self.x[chosen], self.known[chosen], self.basis, self.alpha[chosen], self.non_negative
+            self.x[chosen],
+            self.known[chosen],
+            self.basis,
+            self.products,
+            self.alpha[chosen],
+            self.non_negative,
         )
 
     def start(self) -> _Point:
+        """Both parts of the residual well inside, their difference right, y in the middle."""
         rank = len(self.basis)
         u = self.x.new_zeros(len(self.x), rank)
         if self.non_negative:
             u = u + 1.0 / rank
         residual = (u @ self.basis - self.x) * self.known
-        # Both parts well inside, the difference right.
         slack = residual.abs().sum(-1, keepdim=True) / self.known.sum(-1, keepdim=True).clamp(min=1)
         slack = slack.clamp(min=1e-3)
         s = residual.clamp(min=0) + slack
@@ -102,20 +114,42 @@ class _Rows:
         z = torch.ones_like(u) if self.non_negative else torch.zeros_like(u)
         return _Point(u, s, t, torch.zeros_like(residual), z)
 
+    def exact_zeros(self, q: _Point, tolerance: float) -> Tensor:
+        """u with 0 for the entries that are on their way to it.
+
+        Those have u << z, but where the two are alike only the loss can tell: rows whose loss
+        would rise are asked for a clearer sign.
+        """
+        value = self._value(q.u)
+        limit = value + tolerance * value.clamp(min=_TINY_LOSS)
+        answer, undecided = q.u.clone(), torch.ones_like(value, dtype=torch.bool)
+        for ratio in (1.0, 1e-3, 1e-6):
+            tried = torch.where(q.u > ratio * q.z, q.u, torch.zeros_like(q.u))
+            good = undecided & (self._value(tried) <= limit)
+            answer = torch.where(good.unsqueeze(-1), tried, answer)
+            undecided = undecided & ~good
+        return answer
+
+    def _value(self, u: Tensor) -> Tensor:
+        residual = (u @ self.basis - self.x) * self.known
+        return residual.abs().sum(-1) + 0.5 * (self.alpha * u.square()).sum(-1)
+
     def gap(self, q: _Point) -> tuple[Tensor, Tensor]:
         """(loss - dual bound, loss) of each row."""
-        residual = (q.u @ self.basis - self.x) * self.known
-        value = residual.abs().sum(-1) + 0.5 * (self.alpha * q.u.square()).sum(-1)
-        bound = lower_bound(self.x, q.y, q.u, self.basis, self.alpha, self.non_negative)
+        value = self._value(q.u)
+        bound = lower_bound(
+            self.x, q.y, q.u, self.basis, alpha=self.alpha, non_negative=self.non_negative
+        )
         return value - bound, value
 
     def advance(self, q: _Point) -> tuple[_Point, Tensor]:
         """One predictor-corrector step; which rows could still move."""
-        a, b, w = 1 - q.y, 1 + q.y, self.known
+        w = self.known
+        over_a, over_b = 1 / (1 - q.y), 1 / (1 + q.y)
         primal = (self.x - q.u @ self.basis + q.s - q.t) * w
         dual = q.z - q.y @ self.basis.T - self.alpha * q.u
-        weight = w / (q.s / a + q.t / b)
-        grams = weighted_grams(weight, self.basis)
+        weight = w / (q.s * over_a + q.t * over_b)
+        grams = full_matrices(weight @ self.products, len(self.basis))
         diagonal = self.alpha.expand_as(q.u)
         if self.non_negative:
             diagonal = diagonal + q.z / q.u
@@ -123,45 +157,41 @@ class _Rows:
         diagonal = diagonal + floor * (16 * torch.finfo(self.x.dtype).eps)
         factor, _ = torch.linalg.cholesky_ex(grams + torch.diag_embed(diagonal))
 
-        def direction(cs: Tensor, ct: Tensor, cu: Tensor) -> tuple[Tensor, ...]:
-            """The Newton step for a s = cs + a s and so on: c is what the products should gain."""
-            pull = primal + (cs / a - ct / b) * w
+        def direction(cs: Tensor, ct: Tensor, cu: Tensor) -> _Point:
+            """The Newton step after which a s, b t and z u have gained cs, ct and cu."""
+            cs, ct = cs * over_a, ct * over_b
+            pull = primal + cs - ct
             right = dual + (weight * pull) @ self.basis.T
             if self.non_negative:
                 right = right + cu / q.u
             du = torch.cholesky_solve(right.unsqueeze(-1), factor).squeeze(-1)
             dy = weight * (du @ self.basis - pull)
-            ds = (cs + q.s * dy) / a * w
-            dt = (ct - q.t * dy) / b * w
+            ds, dt = cs + q.s * over_a * dy, ct - q.t * over_b * dy
             dz = (cu - q.z * du) / q.u if self.non_negative else torch.zeros_like(du)
-            return du, ds, dt, dy, dz
+            return _Point(du, ds, dt, dy, dz)
 
         count = 2 * w.sum(-1, keepdim=True)
         if self.non_negative:
             count = count + q.u.shape[-1]
-        products = (a * q.s * w, b * q.t * w, q.z * q.u)
-        mean = sum(part.sum(-1, keepdim=True) for part in products) / count
-        du, ds, dt, dy, dz = direction(*(-part for part in products))
-        along, across = self._lengths(q, du, ds, dt, dy, dz)
-        after = (
-            ((a - across * dy) * (q.s + along * ds) * w).sum(-1, keepdim=True)
-            + ((b + across * dy) * (q.t + along * dt) * w).sum(-1, keepdim=True)
-            + ((q.z + across * dz) * (q.u + along * du)).sum(-1, keepdim=True)
-            * (1.0 if self.non_negative else 0.0)
-        ) / count
-        centre = (after / mean).clamp(0, 1) ** 3 * mean
-        du, ds, dt, dy, dz = direction(
-            (centre - products[0] + dy * ds) * w,
-            (centre - products[1] - dy * dt) * w,
-            centre - products[2] - du * dz,
+        upper, lower, bound = (1 - q.y) * q.s * w, (1 + q.y) * q.t * w, q.z * q.u
+        mean = sum(part.sum(-1, keepdim=True) for part in (upper, lower, bound)) / count
+        d = direction(-upper, -lower, -bound)
+        along, across = self._lengths(q, d, over_a, over_b)
+        # Products are bilinear: what they come to at those lengths needs no new point.
+        cross_s, cross_t, cross_u = d.y * d.s, d.y * d.t, d.u * d.z
+        after = self._after(q, d, along, across)
+        centre = (after / count / mean).clamp(0, 1) ** 3 * mean
+        d = direction(
+            (centre * w - upper + cross_s), (centre * w - lower - cross_t), centre - bound - cross_u
         )
-        along, across = (
-            _BACK_OFF * length for length in self._lengths(q, du, ds, dt, dy, dz)
-        )
+        along, across = (_BACK_OFF * length for length in self._lengths(q, d, over_a, over_b))
         new = _Point(
-            q.u + along * du, q.s + along * ds, q.t + along * dt,
-            q.y + across * dy, q.z + across * dz,
-        )  # fmt: skip
+            q.u + along * d.u,
+            q.s + along * d.s,
+            q.t + along * d.t,
+            q.y + across * d.y,
+            q.z + across * d.z,
+        )
         fine = torch.isfinite(new.u).all(-1) & torch.isfinite(new.y).all(-1)
         keep = [
             torch.where(fine.unsqueeze(-1), part, old)
@@ -169,27 +199,34 @@ class _Rows:
         ]
         return _Point(*keep), fine
 
+    def _after(self, q: _Point, d: _Point, along: Tensor, across: Tensor) -> Tensor:
+        """The sum of all products at these lengths."""
+        y, w = q.y + across * d.y, self.known
+        s, t = q.s + along * d.s, q.t + along * d.t
+        total = ((s + t - y * (s - t)) * w).sum(-1, keepdim=True)
+        return total + ((q.z + across * d.z) * (q.u + along * d.u)).sum(-1, keepdim=True)
+
     def _lengths(
-        self, q: _Point, du: Tensor, ds: Tensor, dt: Tensor, dy: Tensor, dz: Tensor
+        self, q: _Point, d: _Point, over_a: Tensor, over_b: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """How far primal and dual variables may go, at most 1."""
-        along = torch.minimum(_to_border(q.s, ds), _to_border(q.t, dt))
-        across = torch.minimum(_to_border(1 - q.y, -dy), _to_border(1 + q.y, dy))
+        """How far primal and dual variables may go along d, at most 1."""
+        along = torch.maximum(_pace(-d.s / q.s), _pace(-d.t / q.t))
+        across = torch.maximum(_pace(d.y * over_a), _pace(-d.y * over_b))
         if self.non_negative:
-            along = torch.minimum(along, _to_border(q.u, du))
-            across = torch.minimum(across, _to_border(q.z, dz))
+            along = torch.maximum(along, _pace(-d.u / q.u))
+            across = torch.maximum(across, _pace(-d.z / q.z))
         if bool((self.alpha > 0).any()):  # the dual equation then holds u too: one length for both
-            along = across = torch.minimum(along, across)
-        return along, across
+            along = across = torch.maximum(along, across)
+        return 1 / along, 1 / across
 
 
-def _to_border(value: Tensor, change: Tensor) -> Tensor:
-    share = torch.where(change < 0, -value / change, torch.inf)
-    return share.amin(-1, keepdim=True).clamp(max=1.0)
+def _pace(share: Tensor) -> Tensor:
+    """The largest share of its distance to the border that an entry covers, at least 1."""
+    return share.amax(-1, keepdim=True).clamp(min=1.0)
 
 
 def lower_bound(
-    x: Tensor, y: Tensor, u: Tensor, basis: Tensor, alpha: Tensor | float, non_negative: bool
+    x: Tensor, y: Tensor, u: Tensor, basis: Tensor, *, alpha: Tensor | float, non_negative: bool
 ) -> Tensor:
     """-<y, x> + min_u <V y, u> + alpha/2 ||u||^2 for each row: no loss at p = 1 lies below it.
 

@@ -17,10 +17,10 @@ class Cells:
 
     values: Tensor
     known: Tensor | None = None
-    max_bytes: int = 512 * 2**20  # for the temporaries of one chunk
+    max_bytes: int = 16 * 2**20  # for the temporaries of one chunk: small ones stay in the cache
 
     @classmethod
-    def of(cls, table: Tensor, *, max_bytes: int = 512 * 2**20) -> Cells:
+    def of(cls, table: Tensor, *, max_bytes: int = 16 * 2**20) -> Cells:
         """The cells of a floating-point table whose missing cells hold NaN."""
         missing = torch.isnan(table)
         if not bool(missing.any()):

@@ -11,6 +11,7 @@ from proxlin.factorize.absolute import least_absolute, lower_bound
 from proxlin.factorize.cells import Cells
 from proxlin.factorize.row_norm import RowNorm, known_part
 
+TOLERANCE = 1e-8  # relative duality gap of every row
 _SHRINK = 0.6  # of the floor under residuals from step to step
 
 
@@ -24,7 +25,12 @@ class Embedding:
 
 
 def embed(
-    cells: Cells, basis: Tensor, norm: RowNorm, *, tolerance: float = 1e-6, max_steps: int = 300
+    cells: Cells,
+    basis: Tensor,
+    norm: RowNorm,
+    *,
+    tolerance: float = TOLERANCE,
+    max_steps: int = 300,
 ) -> Embedding:
     """argmin_u ||known_i * (u V - x_i)||_p + alpha/2 ||u||^2 for each row, u >= 0 if asked.
 
@@ -41,7 +47,9 @@ def embed(
         if norm.p == 1:
             found, bound = _absolute(x.double(), mask, v, norm, tolerance)
         else:
-            found, bound = _weighted(x.double(), mask, v, norm, tolerance, max_steps)
+            found, bound = _weighted(
+                x.double(), mask, v, norm, tolerance=tolerance, max_steps=max_steps
+            )
         u[rows] = found.to(u.dtype)
         losses[rows] = norm.losses(known_part(found @ v - x.double(), mask))
         gaps[rows] = losses[rows] + norm.penalty(found) - bound
@@ -52,24 +60,33 @@ def _absolute(
     x: Tensor, known: Tensor | None, v: Tensor, norm: RowNorm, tolerance: float
 ) -> tuple[Tensor, Tensor]:
     u, y = least_absolute(
-        x, known, v, alpha=norm.alpha, non_negative=norm.non_negative, tolerance=tolerance * 1e-3
+        x, known, v, alpha=norm.alpha, non_negative=norm.non_negative, tolerance=tolerance
     )
-    return u, lower_bound(x, y, u, v, norm.alpha, norm.non_negative)
+    return u, lower_bound(x, y, u, v, alpha=norm.alpha, non_negative=norm.non_negative)
 
 
 def _weighted(
-    x: Tensor, known: Tensor | None, v: Tensor, norm: RowNorm, tolerance: float, max_steps: int
+    x: Tensor,
+    known: Tensor | None,
+    v: Tensor,
+    norm: RowNorm,
+    *,
+    tolerance: float,
+    max_steps: int,
 ) -> tuple[Tensor, Tensor]:
     """Majorise-minimise from least squares on, the floor under residuals falling geometrically."""
     u = x.new_zeros(len(x), len(v))
     bound = x.new_full((len(x),), -torch.inf)
     size = norm.losses(x)
-    weights = torch.ones_like(x[:, :1])
+    residual, weights = -x, torch.ones_like(x[:, :1])
     floor = torch.zeros_like(size)
     active = torch.arange(len(x), device=x.device)
     for step in range(max_steps):
         rows, mask = x[active], None if known is None else known[active]
-        found, residual, below = norm.step(rows, mask, v, u[active], weights)
+        found, residual, below = norm.step(
+            rows, mask, v, u[active], residual=residual, weights=weights, bounded=True
+        )
+        assert below is not None
         u[active] = found
         losses = norm.losses(residual)
         bound[active] = torch.maximum(bound[active], below)
@@ -79,6 +96,6 @@ def _weighted(
         going = gap > tolerance * torch.maximum(losses, 1e-9 * size[active])
         if not bool(going.any()):
             break
-        active, floor = active[going], _SHRINK * floor[going]
-        weights = norm.weights(residual[going], floor)
+        active, floor, residual = active[going], _SHRINK * floor[going], residual[going]
+        weights = norm.weights(residual, floor)
     return u, bound

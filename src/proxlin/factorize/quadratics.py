@@ -14,11 +14,20 @@ def weighted_grams(weights: Tensor, basis: Tensor) -> Tensor:
 
     One matrix product with the distinct products of basis rows instead of B small ones.
     """
-    rank = basis.shape[0]
-    upper, lower = torch.triu_indices(rank, rank, device=basis.device)
-    packed = weights @ (basis[upper] * basis[lower]).T  # (B, r (r + 1) / 2)
-    place = torch.empty(rank, rank, dtype=torch.long, device=basis.device)
-    numbers = torch.arange(len(upper), device=basis.device)
+    return full_matrices(weights @ distinct_products(basis), len(basis))
+
+
+def distinct_products(basis: Tensor) -> Tensor:
+    """(m, r (r + 1) / 2): v_kj v_lj for k <= l."""
+    upper, lower = torch.triu_indices(len(basis), len(basis), device=basis.device)
+    return (basis[upper] * basis[lower]).T
+
+
+def full_matrices(packed: Tensor, rank: int) -> Tensor:
+    """The symmetric matrices (B, r, r) whose upper triangles are `packed` row by row."""
+    upper, lower = torch.triu_indices(rank, rank, device=packed.device)
+    place = torch.empty(rank, rank, dtype=torch.long, device=packed.device)
+    numbers = torch.arange(len(upper), device=packed.device)
     place[upper, lower] = numbers
     place[lower, upper] = numbers
     return packed[:, place.flatten()].view(-1, rank, rank)
@@ -46,7 +55,7 @@ def minimize_quadratics(
 
 
 def _solve(grams: Tensor, right: Tensor) -> Tensor:
-    """A^-1 b for each; rows whose A is not numerically definite keep falling back to least squares."""
+    """A^-1 b for each; A^+ b where rounding has left A indefinite."""
     factor, failed = torch.linalg.cholesky_ex(grams)
     solution = torch.cholesky_solve(right.unsqueeze(-1), factor).squeeze(-1)
     bad = (failed != 0) | ~torch.isfinite(solution).all(-1)
@@ -97,7 +106,9 @@ def _face_step(a: Tensor, b: Tensor, u: Tensor) -> Tensor:
     masked = a * free.unsqueeze(-1) * free.unsqueeze(-2) + torch.diag_embed(1 - free)
     target = _solve(masked, b * free) * free
     towards = target - u
-    inside = torch.where(towards < 0, u / (-towards).clamp(min=torch.finfo(u.dtype).tiny), torch.inf)
+    inside = torch.where(
+        towards < 0, u / (-towards).clamp(min=torch.finfo(u.dtype).tiny), torch.inf
+    )
     share = inside.amin(-1, keepdim=True).clamp(max=1.0)
     moved = (u + share * towards).clamp(min=0)
     # The entry that meets the border is 0 exactly, whatever rounding left of it.

@@ -1,4 +1,4 @@
-"""The loss of one row of residuals, its weights, and one majorise-minimise step for its embedding."""
+"""The loss of one row of residuals, its weights, and a majorise-minimise step for its embedding."""
 
 from __future__ import annotations
 
@@ -63,24 +63,24 @@ class RowNorm:
         known: Tensor | None,
         basis: Tensor,
         u: Tensor,
+        *,
+        residual: Tensor,
         weights: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(u, its residual, a lower bound of the least loss of each row): no row's loss rises.
+        bounded: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(u, its residual, if asked a lower bound of each row's least loss): no row's loss rises.
 
         The weighted least squares answer gives the direction and, its weighted residual y being
         orthogonal to the basis, a dual point: min_u ||u V - x||_p >= -<y, x> once ||y||_q <= 1.
         """
-        residual = known_part(u @ basis - x, known)
         value = self.losses(residual) + self.penalty(u)
         w = weights.expand_as(x) if known is None else weights * known
         grams = weighted_grams(w, basis) if not _alike(w) else _shared_gram(w, basis)
         if self.alpha > 0:
             grams = grams + self.alpha * torch.eye(len(basis), dtype=x.dtype, device=x.device)
-        target = minimize_quadratics(
-            grams, (w * x) @ basis.T, u, non_negative=self.non_negative
-        )
+        target = minimize_quadratics(grams, (w * x) @ basis.T, u, non_negative=self.non_negative)
         aim = known_part(target @ basis - x, known)
-        bound = self._lower_bound(x, basis, w * aim, target)
+        bound = self._lower_bound(x, basis, w * aim, target) if bounded else None
         u, residual = self._descend(u, target, residual, aim, value)
         return u, residual, bound
 

@@ -14,7 +14,7 @@ from proxlin.factorize.cells import Cells
 from proxlin.factorize.embed import embed
 from proxlin.factorize.measure import best_basis
 from proxlin.factorize.normal_form import normal_form
-from proxlin.factorize.row_norm import RowNorm, known_part
+from proxlin.factorize.row_norm import RowNorm
 from proxlin.factorize.start import leading_directions, non_negative_parts, sample_rows
 from proxlin.factorize.sweep import Objective, update_basis, update_rows
 from proxlin.result import History, Result, Status
@@ -105,7 +105,7 @@ def _run(
         still = gain <= 0 and state.floor == lowest
         if still or (gain < 0.1 * tol and budget.iteration >= measured + _PAUSE):
             measured = budget.iteration
-            stationarity = _measure(objective, state, max(lowest, 1e-3 * state.floor))
+            stationarity = _measure(objective, state, max(lowest, 1e-3 * state.floor), tol)
             if stationarity <= tol:
                 _note(history, budget, state.value, stationarity)
                 return Status.CONVERGED, stationarity
@@ -118,36 +118,38 @@ def _run(
 
 def sweep(objective: Objective, state: _State) -> None:
     """Embeddings, basis, then a little further along the way both went if that is lower still."""
-    u = update_rows(objective, state.u, state.v, state.floor)
-    v = update_basis(objective, u, state.v, state.floor)
-    value = objective.value(u, v)
+    rows = update_rows(objective, state.u, state.v, state.floor)
+    u = rows.u
+    v, value = update_basis(objective, rows, state.v)
     further = [new + state.reach * (new - old) for new, old in ((u, state.u), (v, state.v))]
     if objective.norm.non_negative:
         further = [part.clamp(min=0) for part in further]
     tried = objective.value(further[0], further[1])
     if tried < value:
         (u, v), value = further, tried
-        state.reach = min(5.0, 1.3 * state.reach)
+        state.reach = min(50.0, 1.3 * state.reach)
     else:
         state.reach = max(0.1, 0.6 * state.reach)
     if value <= state.value:  # rounding aside, always
         state.u, state.v, state.value = u, v, value
 
 
-def _measure(objective: Objective, state: _State, floor: float) -> float:
-    """Bring U to its optimum, then the larger relative gap of the two factors; V moves after."""
-    found = embed(objective.cells, state.v, objective.norm)
+def _measure(objective: Objective, state: _State, floor: float, tol: float) -> float:
+    """Bring U to its optimum, then the larger relative gap of the two factors.
+
+    V moves only if the gap is above `tol`: a converged run ends where it was measured.
+    """
+    found = embed(objective.cells, state.v, objective.norm, max_steps=100)
     value = objective.value(found.u, state.v)
-    size = max(value, torch.finfo(torch.float64).tiny)
+    rows_gap = float(found.gaps.mean())
     if value <= state.value:
         state.u, state.value = found.u, value
-        rows_gap = max(float(found.gaps.mean()), 0.0)
     else:
-        rows_gap = max(float(found.gaps.mean()) + state.value - value, 0.0)
-    basis, bound = best_basis(objective, state.u, state.v, floor)
+        rows_gap += state.value - value
+    basis, bound = best_basis(objective, state.u, state.v, floor=floor, tolerance=0.1 * tol)
+    size = max(state.value, torch.finfo(torch.float64).tiny)
     gap = max(rows_gap, state.value - bound, 0.0) / size
-    moved = objective.value(state.u, basis)
-    if moved < state.value:
+    if gap > tol and (moved := objective.value(state.u, basis)) < state.value:
         state.v, state.value = basis, moved
     return gap
 
@@ -157,7 +159,9 @@ def first_state(objective: Objective, basis: Tensor) -> _State:
     u = basis.new_zeros(objective.shape[0], len(basis))
     squares = RowNorm(2.0, objective.norm.alpha, objective.norm.non_negative)
     for rows, x, known in objective.cells.chunks(len(basis)):
-        u[rows] = squares.step(x, known, basis, u[rows], torch.ones_like(x[:, :1]))[0]
+        u[rows] = squares.step(
+            x, known, basis, u[rows], residual=-x, weights=torch.ones_like(x[:, :1])
+        )[0]
     floor = max(objective.scale(u, basis), torch.finfo(basis.dtype).tiny ** 0.25)
     return _State(u, basis, objective.value(u, basis), floor)
 

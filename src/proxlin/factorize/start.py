@@ -36,10 +36,11 @@ def leading_directions(
     for _ in range(_POWER_STEPS):
         right = torch.linalg.qr(table.T @ torch.linalg.qr(table @ right).Q).Q
     inner = torch.linalg.svd(table @ right, full_matrices=False).Vh  # (size, size)
-    basis: Tensor = (inner @ right.T)[:rank]
+    basis = (inner @ right.T)[:rank]
     if len(basis) < rank:  # fewer rows than directions: fill up with what is orthogonal to them
-        basis = torch.linalg.qr(right).Q.T[:rank]
-    return basis.contiguous()
+        basis = right.T[:rank]
+    answer: Tensor = basis.contiguous()
+    return answer
 
 
 def _clipped(cells: Cells, clip: float) -> Tensor:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlin.factorize.absolute import least_absolute
 from proxlin.factorize.cells import Cells
 from proxlin.factorize.quadratics import minimize_quadratics, weighted_grams
 from proxlin.factorize.row_norm import RowNorm, known_part
@@ -92,58 +91,89 @@ class ColumnEquations:
         ).T.contiguous()
 
 
-def update_rows(objective: Objective, u: Tensor, v: Tensor, floor: float) -> Tensor:
-    """Embeddings after one majorise-minimise step; the loss of no row rises."""
-    new = torch.empty_like(u)
-    norm = objective.norm
-    level = u.new_tensor(floor)
-    for rows, x, known in objective.cells.chunks(len(v)):
-        residual = known_part(u[rows] @ v - x, known)
-        new[rows] = norm.step(x, known, v, u[rows], norm.weights(residual, level))[0]
-    return new
+@dataclass(frozen=True)
+class RowsUpdate:
+    """What one pass over the rows leaves for the step of the basis."""
+
+    u: Tensor  # (n, r) embeddings, no row's loss above what it was
+    value: float  # f(U, V)
+    columns: Tensor | None  # (m,) sum_i |r_ij| at p = 1, where columns are problems of their own
+    equations: ColumnEquations  # of the majoriser in V at these embeddings
 
 
-def update_basis(objective: Objective, u: Tensor, v: Tensor, floor: float) -> Tensor:
-    """The basis after one majorise-minimise step; f does not rise."""
+def update_rows(objective: Objective, u: Tensor, v: Tensor, floor: float) -> RowsUpdate:
+    """One majorise-minimise step for every embedding, and the equations of the basis after it."""
     norm = objective.norm
     n, m = objective.shape
+    new, level, total = torch.empty_like(u), u.new_tensor(floor), 0.0
     equations = ColumnEquations(len(v), m, v)
-    level = v.new_tensor(floor)
+    sums = torch.zeros(m, dtype=torch.float64, device=v.device) if norm.p == 1 else None
     for rows, x, known in objective.cells.chunks(len(v)):
         residual = known_part(u[rows] @ v - x, known)
-        equations.add(x, known, u[rows], norm.weights(residual, level))
-    target = equations.solve(
-        v, ridge=norm.alpha * n / m, non_negative=norm.non_negative
-    )
-    return descend_basis(objective, u, v, target)
+        weights = norm.weights(residual, level)
+        new[rows], residual, _ = norm.step(x, known, v, u[rows], residual=residual, weights=weights)
+        equations.add(x, known, new[rows], norm.weights(residual, level))
+        if sums is not None:
+            sums += residual.abs().sum(0).double()
+        else:
+            total += float(norm.losses(residual).sum(dtype=torch.float64))
+    total = total if sums is None else float(sums.sum())
+    return RowsUpdate(new, total / n + objective.penalty(new, v), sums, equations)
 
 
-def descend_basis(objective: Objective, u: Tensor, v: Tensor, target: Tensor) -> Tensor:
-    """The longest of a few steps from V towards `target` that does not raise f.
+def update_basis(objective: Objective, rows: RowsUpdate, v: Tensor) -> tuple[Tensor, float]:
+    """(the basis after one majorise-minimise step, f there): f does not rise."""
+    n, m = objective.shape
+    norm = objective.norm
+    target = rows.equations.solve(v, ridge=norm.alpha * n / m, non_negative=norm.non_negative)
+    return descend_basis(objective, rows.u, v, target, value=rows.value, columns=rows.columns)
+
+
+def descend_basis(
+    objective: Objective,
+    u: Tensor,
+    v: Tensor,
+    target: Tensor,
+    *,
+    value: float,
+    columns: Tensor | None = None,
+) -> tuple[Tensor, float]:
+    """The longest of a few steps from V, where f is `value`, towards `target` that lowers f.
 
     At p = 1 every column is a problem of its own and has its own step.
     """
-    n, m = objective.shape
+    if objective.norm.p == 1:
+        before = objective.column_sums(u, v) if columns is None else columns
+        return _descend_columns(objective, u, v, target, before)
     share = 1.0 if objective.norm.p <= 2 else 1.0 / (objective.norm.p - 1.0)
-    if objective.norm.p > 1:
-        value = objective.value(u, v)
-        for _ in range(_HALVINGS):
-            tried = target if share == 1 else v + share * (target - v)
-            if objective.value(u, tried) <= value:
-                return tried
-            share *= 0.5
-        return v
+    for _ in range(_HALVINGS):
+        tried = target if share == 1 else v + share * (target - v)
+        reached = objective.value(u, tried)
+        if reached <= value:
+            return tried, reached
+        share *= 0.5
+    return v, value
+
+
+def _descend_columns(
+    objective: Objective, u: Tensor, v: Tensor, target: Tensor, before: Tensor
+) -> tuple[Tensor, float]:
+    n, m = objective.shape
     ridge = 0.5 * objective.norm.alpha * n / m
 
-    def columns(basis: Tensor) -> Tensor:
-        return objective.column_sums(u, basis) + ridge * basis.double().square().sum(0)
+    def penalty(basis: Tensor) -> Tensor:
+        return ridge * basis.double().square().sum(0)
 
-    value_by_column = columns(v)
-    tried = target
+    limit = before + penalty(v)
+    share, tried = 1.0, target
     for _ in range(_HALVINGS):
-        worse = ~(columns(tried) <= value_by_column)
+        sums = objective.column_sums(u, tried)
+        worse = ~(sums + penalty(tried) <= limit)
         if not bool(worse.any()):
-            return tried
+            break
         share *= 0.5
         tried = torch.where(worse, v + share * (target - v), tried)
-    return torch.where(columns(tried) <= value_by_column, tried, v)
+    else:
+        tried = torch.where(worse, v, tried)
+        sums = torch.where(worse, before, sums)
+    return tried, float(sums.sum()) / n + objective.penalty(u, tried)
