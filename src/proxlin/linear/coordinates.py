@@ -15,6 +15,7 @@ from torch import Tensor
 
 _CHUNK = 1 << 22  # numbers in one block of rows
 _SAMPLE = 10_000  # rows that medians are taken of: centre and size only need to be sensible
+_FAR_OUT = 1e-6  # damping of a row beyond which it is far out
 _DEPENDENT = 1e-12  # singular values below this share of the largest count as zero
 
 
@@ -91,6 +92,10 @@ def choose_coordinates(
     kept = values > _DEPENDENT * max(float(values.max()) if len(values) else 0.0, 1e-300)
     directions = vectors.T[:, kept] / values[kept]
     if whiten:
+        if float(damping.min()) < _FAR_OUT:
+            # Rows far out get axes of their own; mixed with the others they would drown them.
+            gram = _gram(design, weights, directions)
+            directions = directions @ torch.linalg.eigh(gram).eigenvectors.flip(1)
         transform = directions
         for rows in chunks(n, k):
             design[rows, : directions.shape[1]] = design[rows] @ directions
@@ -121,6 +126,15 @@ def _sizes(full: Tensor, sample: Tensor, centre: Tensor) -> Tensor:
     for j in (size == 0).nonzero().squeeze(1).tolist():
         size[j] = (full[:, j] - centre[j]).abs().mean()
     return torch.where(size > 0, size, 1.0)
+
+
+def _gram(design: Tensor, weights: Tensor, directions: Tensor) -> Tensor:
+    """T^T Z^T diag(w) Z T, block by block."""
+    gram = design.new_zeros(directions.shape[1], directions.shape[1])
+    for rows in chunks(len(design), 2 * design.shape[1]):
+        block = (design[rows] @ directions) * weights[rows, None].sqrt()
+        gram.addmm_(block.T, block)
+    return gram
 
 
 def _triangle(design: Tensor, roots: Tensor) -> Tensor:

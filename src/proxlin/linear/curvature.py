@@ -11,6 +11,15 @@ from proxlin.linear.penalties import Bend
 
 _LARGEST = 1500  # unknowns of one dense system
 _SPARSE = 0.7  # share of the rows below which only those with curvature are gathered
+_RETRIES = 10  # times that a system that is not positive definite is shifted further
+
+
+def _slack(phi: Lagrangian, accuracy: float) -> float:
+    """The share of its diagonal that is added to a system, next to what the proximal term adds.
+
+    Without that term it fades with the gradient.
+    """
+    return 1e-15 if phi.hold else 1e-12 + min(1e-4, 1e-3 * accuracy)
 
 
 class Curvature:
@@ -36,16 +45,18 @@ class Curvature:
             return self._conjugate_gradients(gradient, accuracy)
         hessian = self.blocks() if blocks else self.matrix()[None]
         flat = gradient.T.reshape(len(hessian), -1, 1)
-        scale = float(hessian.diagonal(dim1=1, dim2=2).amax())
-        shift = max(scale, 1e-8 * self.phi.rho, 1e-300) * (1e-12 + min(1e-4, 1e-3 * accuracy))
-        hessian.diagonal(dim1=1, dim2=2).add_(self.phi.hold)
-        while True:
+        diagonal = hessian.diagonal(dim1=1, dim2=2)
+        diagonal.add_(self.phi.hold)
+        # Relative to each unknown: a steep penalty must not freeze the others.
+        shift = diagonal.clamp(min=max(1e-8 * self.phi.rho, 1e-300)) * _slack(self.phi, accuracy)
+        for _ in range(_RETRIES):
             shifted = hessian.clone()
             shifted.diagonal(dim1=1, dim2=2).add_(shift)
             factor, bad = torch.linalg.cholesky_ex(shifted)
-            if not bool(bad.any()) or shift > 1e6 * max(scale, self.phi.rho):
-                return torch.cholesky_solve(flat, factor).reshape(self.t, self.k).T
-            shift *= 100.0
+            if not bool(bad.any()):
+                break
+            shift = shift * 100.0
+        return torch.cholesky_solve(flat, factor).reshape(self.t, self.k).T
 
     def blocks(self) -> Tensor:
         """(t, k, k): the part that does not couple the targets."""
@@ -124,7 +135,7 @@ class Curvature:
     def _conjugate_gradients(self, gradient: Tensor, accuracy: float) -> Tensor:
         diagonal = self._diagonal()
         top = max(float(diagonal.max()), 1e-8 * self.phi.rho, 1e-300)
-        shift = self.phi.hold + top * (1e-12 + min(1e-4, 1e-3 * accuracy))
+        shift = self.phi.hold + diagonal.clamp(min=1e-8 * top) * _slack(self.phi, accuracy)
         scale = 1.0 / (diagonal.clamp(min=1e-8 * top) + shift)
         x, r = torch.zeros_like(gradient), gradient.clone()
         z = scale * r
