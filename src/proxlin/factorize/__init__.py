@@ -2,7 +2,19 @@
 
 from proxlin.factorize.cells import Cells
 from proxlin.factorize.embed import Embedding, embed
+from proxlin.factorize.normal_form import normal_form
 from proxlin.factorize.row_norm import RowNorm
-from proxlin.factorize.run import Factors, factorize
+from proxlin.factorize.run import Factors, check_rank, factorize
+from proxlin.factorize.stream import Stream
 
-__all__ = ["Cells", "Embedding", "Factors", "RowNorm", "embed", "factorize"]
+__all__ = [
+    "Cells",
+    "Embedding",
+    "Factors",
+    "RowNorm",
+    "Stream",
+    "check_rank",
+    "embed",
+    "factorize",
+    "normal_form",
+]

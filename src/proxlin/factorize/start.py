@@ -36,11 +36,10 @@ def leading_directions(
     for _ in range(_POWER_STEPS):
         right = torch.linalg.qr(table.T @ torch.linalg.qr(table @ right).Q).Q
     inner = torch.linalg.svd(table @ right, full_matrices=False).Vh  # (size, size)
-    basis = (inner @ right.T)[:rank]
+    basis: Tensor = (inner @ right.T)[:rank]
     if len(basis) < rank:  # fewer rows than directions: fill up with what is orthogonal to them
         basis = right.T[:rank]
-    answer: Tensor = basis.contiguous()
-    return answer
+    return basis.contiguous()
 
 
 def _clipped(cells: Cells, clip: float) -> Tensor:
@@ -52,13 +51,13 @@ def _clipped(cells: Cells, clip: float) -> Tensor:
     spread = _NORMAL_MAD * distance.nanmedian(0).values.nan_to_num()
     # A column that is mostly one value has no MAD.
     spread = torch.where(spread > 0, spread, distance.nanmean(0).nan_to_num())
-    table = table.nan_to_num(nan=0.0) if cells.known is None else cells.values
     if cells.known is not None:
         table = torch.where(cells.known, table, middle)
     table = torch.clamp(table, middle - clip * spread, middle + clip * spread)
     norms = torch.linalg.vector_norm(table, dim=1, keepdim=True)
     limit = 2 * norms.median()
-    return table * (limit / norms.clamp(min=torch.finfo(table.dtype).tiny)).clamp(max=1.0)
+    clipped: Tensor = table * (limit / norms.clamp(min=torch.finfo(table.dtype).tiny)).clamp(max=1)
+    return clipped
 
 
 def non_negative_parts(
