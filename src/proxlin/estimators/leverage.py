@@ -3,8 +3,9 @@
 No norm of the residual bounds what a row with wrong features does to a fit: the row pulls the fit
 towards itself until its residual is small. So the bulk of the features is found first, without the
 targets, as the half of the rows with the least regularised covariance determinant (Rousseeuw 1985;
-Boudt et al. 2020). Rows far from it are left out of a first fit, and taken back into the second
-one if their residual under the first is no larger than the others'.
+Boudt et al. 2020). Rows far from it are left out of a first fit, and taken back once, by how well
+they fit it: good rows far out are worth much, and bad ones must not pull the fit before they are
+judged.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array
 
 Vector = NDArray[np.float64]
@@ -23,16 +23,15 @@ _SAMPLE = 3000  # rows that find the bulk; the pairwise start takes 8 bytes time
 _STEPS = 30  # concentration steps; each lowers the determinant, and they soon stop
 _LEAST_SHRINKAGE = 0.05
 _BLOCK = 1 << 22  # numbers in one block of rows
-_FITS = 2.5  # outlier score up to which a row far out is taken back
 
 
 @dataclass(frozen=True, eq=False)
 class LeverageWeights:
-    """distance(x) = ||whitening (x - center)||_2 / sqrt(features), and the scale to judge it by."""
+    """distance(x) = ||whitening (x - center)||_2 / sqrt(features); far is beyond the limit."""
 
     center: Vector  # (d,)
     whitening: Vector  # (d, d)
-    scale: OutlierScale
+    limit: float
 
     @classmethod
     def fit(cls, x: Array, weights: Vector | None, seed: int) -> LeverageWeights:
@@ -48,7 +47,7 @@ class LeverageWeights:
         subset = min(found, key=lambda pair: pair[0])[1]
         bulk = cls._around(sample, subset)
         # A second look with all rows inside the limit wastes less of a clean table.
-        inside = np.flatnonzero(bulk.distances(sample) <= bulk.scale.limit)
+        inside = np.flatnonzero(bulk.distances(sample) <= bulk.limit)
         return cls._around(sample, inside)
 
     @classmethod
@@ -56,8 +55,8 @@ class LeverageWeights:
         center, covariance = _moments(sample[subset])
         factor = np.linalg.cholesky(covariance)
         whitening = np.linalg.solve(factor, np.eye(len(factor)))
-        plain = cls(center, whitening, OutlierScale(0.0, 1.0))
-        return replace(plain, scale=OutlierScale.fit(plain.distances(sample)))
+        found = cls(center, whitening, np.inf)
+        return replace(found, limit=_reach(len(center)) * np.median(found.distances(sample)))
 
     def distances(self, x: Array) -> Vector:
         """The distance of each row from the bulk, a bounded number of rows at a time."""
@@ -74,14 +73,18 @@ class LeverageWeights:
 
     def weights(self, x: Array) -> Vector:
         """1 for rows in the bulk, 0 for those beyond the limit."""
-        return (self.distances(x) <= self.scale.limit).astype(np.float64)
+        return (self.distances(x) <= self.limit).astype(np.float64)
 
-    @staticmethod
-    def restored(weights: Vector, norms: Array) -> Vector:
-        """The weights with 1 for the rows whose residual norm is like that of the bulk."""
-        scale = OutlierScale.fit(norms[weights > 0])
-        fits = scale.scores(norms) <= _FITS
-        return np.where(fits, 1.0, weights)
+
+def _reach(columns: int) -> float:
+    """The limit over the median distance: what 1 in 1,000 Gaussian rows exceed, and 1.5 at least.
+
+    Only the median counts, which no 49 % of the rows can move out of the bulk; a spread of the
+    distances would be moved by heavy tails and clusters of bad rows together. Wilson and Hilferty's
+    cube root of a chi-square variable is nearly Gaussian.
+    """
+    share = 2.0 / (9.0 * max(1, columns))
+    return float(max(1.5, ((1 - share + 3.09 * np.sqrt(share)) / (1 - share)) ** 1.5))
 
 
 def _starts(sample: Vector) -> list[NDArray[np.intp]]:

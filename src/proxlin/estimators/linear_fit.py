@@ -22,7 +22,8 @@ STRENGTHS = tuple(
 )  # tried for alpha="auto", strong first
 _FOLDS = 3
 _TOLERANCE = 1e-8  # relative distance from the optimum that counts as reached
-_ROUGH = 1e-3  # the same while strengths are compared
+_ROUGH = 1e-3  # the same while strengths or weights are compared
+_ROUGH_STEPS = 40
 _SPANNED = 1e-14  # squared singular values below this share of the largest count as zero
 _SAME = 1e-9  # relative change of the fitted values that is mere rounding
 _NO_WORSE = 0.01  # relative difference of validation losses that is mere noise
@@ -51,20 +52,40 @@ class LinearFit:
         seed: int,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, Result]:
         """Coefficients (targets, features), intercepts (targets,), strength, and the run."""
+        basis = self._basis(x)
+        if basis is not None:
+            x = x @ basis
+            start = None if start is None else (start[0] @ basis, start[1])
         strength = self._strength(x, y, weights, seed)
-        solution = self._at(strength, (x, y, weights), start, self.tol or _TOLERANCE)
+        solution = self._at(strength, (x, y, weights), start)
         coef, offset = as_array(solution.coef).T.copy(), as_array(solution.intercept)
         if self.constraint is None and linear_regularizer(self.regularizer, strength) is None:
             used = x if weights is None else x[weights > 0]
             coef, offset = _least_norm(coef, offset, used, free=self.fit_intercept)
-        return coef, offset, strength, solution.result()
+        return coef if basis is None else coef @ basis.T, offset, strength, solution.result()
+
+    def roughly(self) -> LinearFit:
+        """The same problem to three digits, for what is only compared."""
+        return replace(self, tol=max(self.tol or 0.0, _ROUGH), max_iter=_ROUGH_STEPS)
+
+    def _basis(self, x: Array) -> Array | None:
+        """Orthonormal columns that span the rows, where they are fewer than the features.
+
+        Neither no regulariser nor a ridge has a use for coefficients outside the span.
+        """
+        plain = self.regularizer in (None, "ridge") and self.constraint is None
+        if not plain or x.shape[1] <= len(x):
+            return None
+        values, vectors = np.linalg.eigh(np.asarray(x @ x.T, dtype=np.float64))
+        kept = values > _SPANNED * values.max(initial=0.0)
+        basis: Array = x.T @ (vectors[:, kept] / np.sqrt(values[kept]))
+        return basis
 
     def _at(
         self,
         strength: float,
         data: tuple[Array, Array, NDArray[np.float64] | None],
         start: tuple[Array, Array] | None,
-        tol: float,
     ) -> LinearSolution:
         x, y, weights = data
         g = linear_regularizer(self.regularizer, strength)
@@ -81,7 +102,7 @@ class LinearFit:
             constraint=self.constraint,
             fit_intercept=self.fit_intercept,
             sample_weight=None if weights is None else _double(weights),
-            tol=tol,
+            tol=self.tol or _TOLERANCE,
             max_iter=self.max_iter,
             max_seconds=self.max_seconds,
             start=begin,
@@ -109,7 +130,7 @@ class LinearFit:
         folds = np.random.default_rng(seed).permutation(len(x)) % _FOLDS
         loss = RowLoss(self.p)
         losses: list[list[Any]] = [[] for _ in STRENGTHS]
-        rough = replace(self, max_iter=None, max_seconds=None)
+        rough = self.roughly()
         for fold in range(_FOLDS):
             held = folds == fold
             kept = None if weights is None else weights[~held]
@@ -117,7 +138,7 @@ class LinearFit:
                 continue
             start: tuple[Array, Array] | None = None
             for number, strength in enumerate(STRENGTHS):
-                found = rough._at(strength, (x[~held], y[~held], kept), start, _ROUGH)
+                found = rough._at(strength, (x[~held], y[~held], kept), start)
                 start = (as_array(found.coef).T, as_array(found.intercept))
                 residual = _double(x[held]) @ found.coef + found.intercept - _double(y[held])
                 losses[number].append(loss(residual).numpy())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from proxlin.estimators.net_fit import (
     regression_problem,
 )
 from proxlin.estimators.reservoir import Reservoir
+from proxlin.estimators.reweighting import ROUNDS, row_weights, settled
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, as_array
 from proxlin.loss import RowLoss
@@ -29,9 +31,13 @@ from proxlin.methods.sizes import fitting_batch_size
 from proxlin.models import linear_regressor
 from proxlin.result import Result
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Weights = NDArray[np.float64]
 
 _NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
+_NET_ROUNDS, _NET_SHARE = 2, 0.4  # of weighing again, and of the steps in each
 _NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
 
 
@@ -41,6 +47,7 @@ class RegressionLearner(RobustBase):
     hidden: Sequence[int]
     module: ModuleFactory | None
     leverage: str | None
+    reweight: bool
     scaling: bool
     fit_intercept: bool
 
@@ -53,6 +60,7 @@ class RegressionLearner(RobustBase):
     _features_: RobustScaling
     _targets_: RobustScaling
     _reservoir_: Reservoir
+    _base_: Weights  # what the features alone leave of each row's weight
 
     @property
     def _linear(self) -> bool:
@@ -65,17 +73,57 @@ class RegressionLearner(RobustBase):
         columns = y.reshape(len(y), -1)
         features, targets = self._scalings(x, columns, weights)
         scaled = (features.apply(x), targets.apply(columns))
-        rule = LeverageWeights.fit(scaled[0], weights, seed) if self.leverage else None
-        distrust = np.ones(len(x)) if rule is None else rule.weights(scaled[0])
-        result = self._solve(scaled, (features, targets), _product(weights, distrust), seed, share)
-        if rule is not None:
-            norms = self._norms(x, columns)
-            distrust = rule.restored(distrust, norms)
-            product = _product(weights, distrust)
-            result = self._solve(scaled, (features, targets), product, seed, share)
-        self.row_weights_ = distrust
+        run = _Run((x, columns), scaled, (features, targets), weights, seed)
+        if self.leverage or self.reweight:
+            result = self._learn_rows(run, share)
+        else:
+            self.row_weights_ = np.ones(len(x))
+            result = self._solve(run, self.row_weights_, share)
         self.result_ = result
         self._score_training(x, columns)
+
+    def _learn_rows(self, run: _Run, share: float) -> Result:
+        """Solve, weigh the rows by their residuals, and again, until the weights settle."""
+        if self._linear:
+            base, trust = self._judge_features(run, share)
+            rounds, later = ROUNDS, share
+        else:
+            # A net could learn bad rows by heart before it is asked; a line cannot.
+            line = self._line()
+            line._learn_rows(replace(run, alpha=None), share)
+            base, trust = line._base_, line.row_weights_
+            self._solve(run, trust, share, rough=True)
+            rounds, later = _NET_ROUNDS, share * _NET_SHARE
+        for _ in range(rounds):
+            before, trust = trust, base * self._judge(run, base > 0)
+            if settled(before, trust):
+                break
+            self._solve(run, trust, later, rough=True)
+        self._base_, self.row_weights_ = base, trust
+        return self._solve(run, trust, later)
+
+    def _judge_features(self, run: _Run, share: float) -> tuple[Weights, Weights]:
+        """Fit the bulk of the features, then the weights of the rows that are far from it."""
+        whole = np.ones(len(run.rows[0]))
+        if not self.leverage:
+            self._solve(run, whole, share, rough=True)
+            return whole, whole
+        near = LeverageWeights.fit(run.data[0], run.weights, run.seed).weights(run.data[0])
+        self._solve(run, near, share, rough=True)
+        base = np.where(near > 0, 1.0, self._judge(run, near > 0))
+        return base, near
+
+    def _judge(self, run: _Run, among: NDArray[np.bool_]) -> Weights:
+        return row_weights(self._norms(*run.rows), among, size=_typical(run.data[1]))
+
+    def _line(self) -> Self:
+        """A linear twin that tells good rows from bad before a net sees them."""
+        twin = self._attempt()
+        twin.hidden, twin.module, twin.constraint, twin.method = (), None, None, "auto"
+        twin.regularizer, twin.alpha = "ridge", "auto"
+        twin.max_seconds = twin.max_iter = twin.tol = None
+        twin.n_features_in_, twin._flat_ = self.n_features_in_, self._flat_
+        return twin
 
     def _scalings(
         self, x: Array, y: Array, weights: Weights | None
@@ -93,28 +141,26 @@ class RegressionLearner(RobustBase):
         plain = [replace(one, center=np.zeros_like(one.center)) for one in pair]
         return plain[0], plain[1]
 
-    def _solve(
-        self,
-        data: tuple[Array, Array],
-        scalings: tuple[RobustScaling, RobustScaling],
-        weights: Weights | None,
-        seed: int,
-        share: float,
-    ) -> Result:
+    def _solve(self, run: _Run, trust: Weights, share: float, *, rough: bool = False) -> Result:
+        """One problem, from the present coefficients or net if there are any."""
+        scalings, data, seed = run.scalings, run.data, run.seed
+        weights = _product(run.weights, trust)
         start = self._start(scalings)
         self._features_, self._targets_ = scalings
         if self._linear and self.method == "auto":
             problem = LinearFit(
                 p=self.p,
                 regularizer=None if self.regularizer == "auto" else self.regularizer,
-                alpha=self.alpha,
+                alpha=self.alpha if run.alpha is None else run.alpha,
                 constraint=self.constraint,
                 fit_intercept=self.fit_intercept,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 max_seconds=self.max_seconds,
             )
+            problem = problem.roughly() if rough else problem
             coef, offset, alpha, result = problem.solve(*data, weights, start=start, seed=seed)
+            run.alpha = alpha
             self._keep_linear(coef, offset, alpha)
             return result
         return self._train(data, weights, start, seed, share)
@@ -182,9 +228,26 @@ class RegressionLearner(RobustBase):
         return loss(torch.from_numpy(np.ascontiguousarray(residual, dtype=np.float64))).numpy()
 
     def _score_training(self, x: Array, y: Array) -> None:
-        scaled = self._targets_.apply(y)
-        size = float(np.median(np.abs(scaled - np.median(scaled, axis=0)).sum(axis=1)))
-        self._record(self.result_, self._norms(x, y), size=size or 1.0)
+        size = _typical(self._targets_.apply(y))
+        self._record(self.result_, self._norms(x, y), size=size)
+
+
+@dataclass
+class _Run:
+    """What stays the same while the rows are weighed again and again."""
+
+    rows: tuple[Array, Array]  # features and targets as they came
+    data: tuple[Array, Array]  # scaled features and targets
+    scalings: tuple[RobustScaling, RobustScaling]
+    weights: Weights | None  # the user's
+    seed: int
+    alpha: float | None = None  # once it is chosen
+
+
+def _typical(scaled: Array) -> float:
+    """The median distance of the targets from their middle, below which nothing is worth noting."""
+    size = float(np.median(np.abs(scaled - np.median(scaled, axis=0)).sum(axis=1)))
+    return size or 1.0
 
 
 def _product(weights: Weights | None, distrust: Weights) -> Weights | None:

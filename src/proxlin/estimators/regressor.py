@@ -53,9 +53,12 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
     constraint
         For instance `NonNegative()`. On a linear model it bounds `coef_` in the data's own units,
         which are then not scaled.
+    reweight
+        Whether rows that do not fit lose their weight, step by step, until nothing changes: resists
+        up to 40 % of bad rows, also on one side. Each step is convex, their sequence is not.
     leverage
-        "auto" gives less weight to rows whose features are far from the bulk and that do not fit
-        the rest; None trusts the features.
+        "auto" begins the reweighting without the rows whose features are far from the bulk; None
+        trusts the features.
     scaling
         Whether features and targets are scaled by median and inter-quartile range first. The
         coefficients are for the data as they come either way.
@@ -86,7 +89,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
     alpha_
         The weight of the named regulariser.
     row_weights_
-        The leverage weight of each training row; ones without `leverage`.
+        What reweighting left of each training row's weight; ones without it.
 
     >>> import numpy as np
     >>> x = np.arange(20.0)[:, None]
@@ -106,6 +109,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         regularizer: str | Regularizer | None = "auto",
         alpha: float | Literal["auto"] = 1e-3,
         constraint: Constraint | None = None,
+        reweight: bool = False,
         leverage: Literal["auto"] | None = None,
         scaling: bool = True,
         fit_intercept: bool = True,
@@ -123,6 +127,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         self.regularizer = regularizer
         self.alpha = alpha
         self.constraint = constraint
+        self.reweight = reweight
         self.leverage = leverage
         self.scaling = scaling
         self.fit_intercept = fit_intercept
