@@ -10,6 +10,7 @@ TABLES = (
     "jacobians",
     "sadm",
     "convergence",
+    "outliers",
     "tables",
 )  # modules of this package whose main() prints a table
 

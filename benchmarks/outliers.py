@@ -1,9 +1,9 @@
 """Outliers among training rows, and among rows never seen: area under the ROC curve of each method.
 
-    python -m benchmarks.outliers --seconds 4
+    python -m benchmarks.outliers --steps 100
 
 Nobody says which rows are bad: every method learns from the dirty rows. Each autoencoder has the
-same net and the same seconds, the losses differ. PCA keeps as many components as the code has.
+same net and the same number of steps, the losses differ. PCA keeps as many components as the code has.
 What is printed is saved as CSV and Markdown.
 """
 
@@ -109,11 +109,11 @@ def _mixed(name: str, good: Rows, bad: Rows, ratio: float, generator: np.random.
     return Case(f"{name}, {count / half:.0%}", rows[:half], mask[:half], rows[half:], mask[half:])
 
 
-def scorers(case: Case, seconds: float, seed: int) -> Iterator[tuple[str, Scorer]]:
+def scorers(case: Case, steps: int, seed: int) -> Iterator[tuple[str, Scorer]]:
     """Every method, trained on the case's rows."""
     code = 0
     for label, p in LOSSES.items():
-        net = RobustAutoencoder(p=p, max_seconds=seconds, random_state=seed).fit(case.train)
+        net = RobustAutoencoder(p=p, max_iter=steps, random_state=seed).fit(case.train)
         code = net.n_components_
         yield f"autoencoder, {label}", net.outlier_scores
     flat = _flat(case.train)
@@ -136,12 +136,12 @@ def _pca_error(pca: Any, x: Rows) -> Scores:
     return error
 
 
-def measure(ratios: list[float], seconds: float, seed: int, console: Console) -> pd.DataFrame:
+def measure(ratios: list[float], steps: int, seed: int, console: Console) -> pd.DataFrame:
     """One row for each case and method: the area for the training rows and for the new ones."""
     found = []
     for ratio in ratios:
         for case in cases(ratio, seed, console):
-            for method, score in scorers(case, seconds, seed):
+            for method, score in scorers(case, steps, seed):
                 with warnings.catch_warnings():
                     # The factor is meant for new rows; its answer for known ones is shown too.
                     warnings.simplefilter("ignore", UserWarning)
@@ -179,17 +179,17 @@ def _cells(part: pd.DataFrame) -> list[str]:
 def main(arguments: list[str] | None = None) -> None:
     """Run, print and save the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each autoencoder")
+    parser.add_argument("--steps", type=int, default=100, help="of each autoencoder")
     parser.add_argument("--ratios", default="0.1,0.3")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args(arguments)
     console = Console()
     ratios = [float(ratio) for ratio in options.ratios.split(",")]
-    frame = measure(ratios, options.seconds, options.seed, console)
+    frame = measure(ratios, options.steps, options.seed, console)
     note = (
-        "Area under the ROC curve, training rows / new rows; autoencoders have"
-        f" {options.seconds:g} s each, seed {options.seed}."
+        "Area under the ROC curve, training rows / new rows; autoencoders take"
+        f" {options.steps} steps each, seed {options.seed}."
     )
     table = Table("case", *dict.fromkeys(frame["method"]), title=note)
     for name, part in _grouped(frame):
