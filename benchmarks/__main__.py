@@ -10,6 +10,7 @@ TABLES = (
     "jacobians",
     "sadm",
     "convergence",
+    "regression",
     "outliers",
     "tables",
 )  # modules of this package whose main() prints a table
