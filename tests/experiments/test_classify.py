@@ -5,10 +5,8 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-from proxlin.experiments.classify import STEPS, Classified, _standardize, classify
+from proxlin.experiments.classify import STEPS, Classified, _centre, classify
 from proxlin.experiments.config import Cell
 from proxlin.experiments.store import pack
 from proxlin.experiments.workload import fresh_net, workload
@@ -32,11 +30,11 @@ def test_the_accuracy_is_that_of_scikit_learn_on_the_clean_codes():
     assert record["rows"] == {"train": len(train), "test": 300, "features": 4 * 4 * 4}
     assert 0 < work.mask.sum() == 300 - len(train)
     for strength in (0.01, 0.1, 1.0):
-        oracle = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=2000))
+        oracle = LogisticRegression(C=strength, max_iter=5000)  # on the codes as they are
         expected = oracle.fit(train, labels).score(test, work.labels[1].numpy())
         # Ours takes fewer steps in float32: a row or two on the boundary may change sides.
         assert record["by_strength"][str(strength)] == pytest.approx(expected, abs=2.5 / 300)
-    assert record["accuracy"] == max(record["by_strength"].values()) > 0.5
+    assert record["accuracy"] == max(record["by_strength"].values())
     assert len(record["steps"]) == 3
     assert max(record["steps"]) <= STEPS
 
@@ -58,20 +56,15 @@ def test_other_parameters_are_another_job():
     assert task.name == other.name
 
 
-def test_standardising_in_place_and_in_pieces():
+def test_centring_in_place():
     generator = np.random.default_rng(0)
     train = generator.normal(3.0, 2.0, (2500, 5)).astype(np.float32)
-    train[:, 2] = 7.25  # never varies
     test = generator.normal(3.0, 2.0, (40, 5)).astype(np.float32)
-    live = [0, 1, 3, 4]
-    expected = StandardScaler().fit(train.astype(np.float64))
-    expected_train = expected.transform(train.astype(np.float64))
-    expected_test = expected.transform(test.astype(np.float64))
-    _standardize(train, test)
-    np.testing.assert_allclose(train[:, live], expected_train[:, live], atol=1e-5)
-    np.testing.assert_allclose(test[:, live], expected_test[:, live], atol=1e-5)
-    assert not train[:, 2].any()
-    assert not test[:, 2].any()
+    mean = train.astype(np.float64).mean(0)
+    expected = test - mean
+    _centre(train, test)
+    np.testing.assert_allclose(train.mean(0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(test, expected, atol=1e-5)
 
 
 def test_callbacks_hear_each_strength():

@@ -2,8 +2,9 @@
 
 The classifier (App. G) is multinomial with an l2 penalty at C = 0.01, 0.1 and 1, fitted by L-BFGS
 on the encoder's output for the training rows that are no outliers; the best test accuracy counts.
-Each code number is put to mean 0 and standard deviation 1 first, in float32, without which L-BFGS
-would need many times the steps; each C starts where the one before ended.
+Each code number is put to mean 0 first, which changes nothing but the intercept and saves L-BFGS
+many steps. It is not divided by its standard deviation: that would change what a C means, and make
+up for codes that hardly vary. Each C starts where the one before ended.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Classified:
 
 
 def classify(job: Classified, callbacks: tuple[Callback, ...] = ()) -> Record:
-    """The record of the job: accuracy at each C, and the best. Takes 1.3 GB for MNIST."""
+    """The record of the job: accuracy at each C, and the best. Takes 0.65 GB for the codes of MNIST."""
     cell = job.cell
     work = workload(cell)
     net = fresh_net(cell)
@@ -62,7 +63,7 @@ def classify(job: Classified, callbacks: tuple[Callback, ...] = ()) -> Record:
     clean = (~work.mask).nonzero().squeeze(1)
     train = _codes(net, work.train[0], clean)
     test = _codes(net, work.test[0], torch.arange(len(work.test[0])))
-    _standardize(train, test)
+    _centre(train, test)
     labels, test_labels = (part.numpy() for part in work.labels)
     found, steps = _accuracies(train, labels[clean.numpy()], test, test_labels, callbacks)
     return {
@@ -86,19 +87,11 @@ def _codes(net: Autoencoder, images: Tensor, rows: Tensor) -> NDArray[np.float32
     return codes
 
 
-def _standardize(train: NDArray[np.float32], test: NDArray[np.float32]) -> None:
-    """(x - mean) / std by the training rows, in place; a number that never varies becomes 0."""
-    mean = train.mean(axis=0, dtype=np.float64)
-    # Summed in float64 a chunk at a time: a copy of the codes would take a gigabyte.
-    square = np.zeros_like(mean)
-    for first in range(0, len(train), _CHUNK):
-        square += ((train[first : first + _CHUNK] - mean) ** 2).sum(axis=0)
-    std = np.sqrt(square / len(train))
-    dead = std <= 1e-6 * np.abs(mean)
-    scale = np.where(dead, 0.0, 1.0 / np.where(dead, 1.0, std))
+def _centre(train: NDArray[np.float32], test: NDArray[np.float32]) -> None:
+    """Subtract the mean of the training rows from both, in place."""
+    mean = train.mean(axis=0, dtype=np.float64).astype(np.float32)
     for codes in (train, test):
-        np.subtract(codes, mean.astype(np.float32), out=codes)
-        np.multiply(codes, scale.astype(np.float32), out=codes)
+        np.subtract(codes, mean, out=codes)
 
 
 def _accuracies(
