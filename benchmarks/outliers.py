@@ -3,8 +3,8 @@
     python -m benchmarks.outliers --steps 100
 
 Nobody says which rows are bad: every method learns from the dirty rows. Each autoencoder has the
-same net and the same number of steps, the losses differ. PCA keeps as many components as the code has.
-What is printed is saved as CSV and Markdown.
+same net and takes the same number of steps, the losses differ. PCA keeps as many components as the
+code has. What is printed is saved as CSV and Markdown.
 """
 
 from __future__ import annotations

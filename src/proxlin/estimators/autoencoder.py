@@ -160,7 +160,8 @@ class RobustAutoencoder(
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Take some steps on the rows X, from the net and with the scaling of the earlier calls.
 
-        The scale of the outlier scores and the cut-off are those of the latest rows.
+        The first call decides the net and the scaling; give `hidden` if its rows are few. The scale
+        of the outlier scores and the cut-off are those of the latest rows.
         """
         known = hasattr(self, "coding_")
         attempt = self._attempt(keep=known)
@@ -254,7 +255,7 @@ class RobustAutoencoder(
         )
         result = self._minimize(problem, seed=seed, steps=steps)
         norms = self.coding_.norms(rows, self.p)
-        self._record(result, norms, size=typical_norm(scaling.apply(rows), self.p))
+        self._record(result, norms, size=typical_norm(rows, scaling, self.p))
         self.offset_ = -self.outlier_scale_.limit
         if self.contamination != "auto":
             self.offset_ = float(np.percentile(-norms, 100 * float(self.contamination)))

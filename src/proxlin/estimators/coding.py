@@ -21,6 +21,7 @@ from proxlin.loss import Exponent, RowLoss
 
 _CHUNK_NUMBERS = 2**20  # cells of the rows that go through the net at once
 _FARTHEST = 1e4  # scaled cells beyond count as that in training, so that float32 can square them
+_SAMPLE = 10_000  # rows that tell how large the data are
 _NOISY_ROWS = 20_000  # noisy copies of the rows are made up to about so many
 
 
@@ -69,8 +70,12 @@ class Coding:
         return self._map(rows, residual, self.scaling.apply)[:, 0].astype(np.float64)
 
     def training_rows(self, rows: Array, noise: float, seed: int) -> tuple[Tensor, ...]:
-        """The scaled rows as the net takes them; with noise, several (noisy row, clean row)."""
-        scaled = np.clip(self.scaling.apply(rows), -_FARTHEST, _FARTHEST)
+        """The scaled rows as the net takes them; with noise, several (noisy row, clean row).
+
+        Memory at the peak: one float64 and one float32 copy of the rows.
+        """
+        scaled = self.scaling.apply(rows)
+        np.clip(scaled, -_FARTHEST, _FARTHEST, out=scaled)
         clean = self.form.shaped(as_tensor(scaled, device=next(self.module.parameters()).device))
         if not noise:
             return (clean,)
@@ -132,6 +137,7 @@ def flat_rows(x: Any) -> Any:
     return images.reshape(len(images), prod(images.shape[1:]))
 
 
-def typical_norm(rows: Array, p: Exponent) -> float:
-    """The median norm of the rows, the unit in which a residual counts as none."""
-    return float(np.median(RowLoss(p)(as_tensor(rows, dtype=torch.float64)).numpy()))
+def typical_norm(rows: Array, scaling: RobustScaling, p: Exponent) -> float:
+    """The median norm of some of the rows, the unit in which a residual counts as none."""
+    some = scaling.apply(rows[:: max(1, len(rows) // _SAMPLE)])
+    return float(np.median(RowLoss(p)(as_tensor(some, dtype=torch.float64)).numpy()))
