@@ -10,7 +10,9 @@ from proxlin.linear.lagrangian import Lagrangian
 from proxlin.linear.penalties import Bend
 
 _LARGEST = 1500  # unknowns of one dense system
+_COUPLED = 400  # unknowns beyond which products cost less than assembling coupled targets
 _SPARSE = 0.7  # share of the rows below which only those with curvature are gathered
+_PRODUCTS = 500  # steps of conjugate gradients
 _RETRIES = 10  # times that a system that is not positive definite is shifted further
 
 
@@ -41,8 +43,11 @@ class Curvature:
     def solve(self, gradient: Tensor, accuracy: float) -> Tensor:
         """(H + small I)^-1 gradient; the small part, and what CG leaves, fade with `accuracy`."""
         blocks = self.phi.blocks
-        if self.k * (1 if blocks else self.t) > _LARGEST:
-            return self._conjugate_gradients(gradient, accuracy)
+        unknowns = self.k * (1 if blocks else self.t)
+        if unknowns > (_LARGEST if blocks else min(_COUPLED, _LARGEST)):
+            direction, solved = self._conjugate_gradients(gradient, accuracy)
+            if solved or unknowns > _LARGEST:
+                return direction
         hessian = self.blocks() if blocks else self.matrix()[None]
         flat = gradient.T.reshape(len(hessian), -1, 1)
         diagonal = hessian.diagonal(dim1=1, dim2=2)
@@ -132,7 +137,7 @@ class Curvature:
                 total[:m] += self.bend.matrix.diagonal().reshape(m, self.t)
         return total
 
-    def _conjugate_gradients(self, gradient: Tensor, accuracy: float) -> Tensor:
+    def _conjugate_gradients(self, gradient: Tensor, accuracy: float) -> tuple[Tensor, bool]:
         diagonal = self._diagonal()
         top = max(float(diagonal.max()), 1e-8 * self.phi.rho, 1e-300)
         shift = self.phi.hold + diagonal.clamp(min=1e-8 * top) * _slack(self.phi, accuracy)
@@ -141,15 +146,15 @@ class Curvature:
         z = scale * r
         d, rz = z.clone(), float((r * z).sum())
         stop = min(1e-2, accuracy**0.5) ** 2 * rz
-        for _ in range(min(2 * gradient.numel(), 1000)):
+        for _ in range(_PRODUCTS):
             hd = self.product(d) + shift * d
             bent = float((d * hd).sum())
             if not bent > 0.0 or rz <= stop:
-                break
+                return x, True
             step = rz / bent
             x += step * d
             r -= step * hd
             z = scale * r
             before, rz = rz, float((r * z).sum())
             d = z + (rz / before) * d
-        return x
+        return x, False
