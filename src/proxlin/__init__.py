@@ -28,7 +28,13 @@ from proxlin.terms import (
 )
 
 if TYPE_CHECKING:
-    from proxlin.estimators import RobustAutoencoder, RobustFeatureSelector, RobustRegressor
+    from proxlin.estimators import (
+        RobustAutoencoder,
+        RobustFactorization,
+        RobustFeatureSelector,
+        RobustNMF,
+        RobustRegressor,
+    )
 
 __version__ = "0.1.0"
 
@@ -66,7 +72,9 @@ __all__ = [
     "Result",
     "Ridge",
     "RobustAutoencoder",
+    "RobustFactorization",
     "RobustFeatureSelector",
+    "RobustNMF",
     "RobustRegressor",
     "Simplex",
     "Status",

@@ -1,8 +1,16 @@
 """scikit-learn estimators: thin classes that translate to `Problem` and `minimize` and back."""
 
 from proxlin.estimators.autoencoder import RobustAutoencoder
+from proxlin.estimators.factorization import RobustFactorization, RobustNMF
 from proxlin.estimators.regressor import RobustRegressor
 from proxlin.estimators.selection_path import SelectionPath
 from proxlin.estimators.selector import RobustFeatureSelector
 
-__all__ = ["RobustAutoencoder", "RobustFeatureSelector", "RobustRegressor", "SelectionPath"]
+__all__ = [
+    "RobustAutoencoder",
+    "RobustFactorization",
+    "RobustFeatureSelector",
+    "RobustNMF",
+    "RobustRegressor",
+    "SelectionPath",
+]

@@ -19,6 +19,7 @@ from proxlin.factorize.start import leading_directions, non_negative_parts, samp
 from proxlin.factorize.sweep import Objective, update_basis, update_rows
 from proxlin.result import History, Result, Status
 
+MAX_SWEEPS = 300
 _SHRINK = 0.3  # of the floor under residuals, once sweeps at this floor gain little
 _PATIENCE = 1e-2  # "little": this times floor over first scale, of the objective
 _SAMPLE = 1000  # rows that starts are compared on, or 20 times the rank
@@ -51,7 +52,7 @@ def factorize(
     norm: RowNorm,
     *,
     tol: float = 1e-4,
-    max_iter: int | None = 300,
+    max_iter: int | None = MAX_SWEEPS,
     max_seconds: float | None = None,
     seed: int = 0,
     start: Tensor | None = None,
@@ -65,7 +66,7 @@ def factorize(
     """
     check_rank(rank, cells)
     check_positive("tol", tol)
-    budget = Budget(max_seconds, check_count("max_iter", max_iter or 300))
+    budget = Budget(max_seconds, max_iter)
     generator = torch.Generator().manual_seed(seed)
     objective = Objective(cells, norm)
     basis = robust_start(objective, rank, generator) if start is None else start.clone()

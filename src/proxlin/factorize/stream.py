@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,10 @@ class Stream:
         found = factorize(chosen, rank, norm, max_iter=_START_SWEEPS, seed=seed)
         v = found.u.T.contiguous() if by_column else found.v
         return cls(norm, by_column, v, ColumnEquations(rank, v.shape[1], v))
+
+    def copy(self) -> Stream:
+        """The same stream, to learn on without changing this one."""
+        return copy.deepcopy(self)
 
     def update(self, cells: Cells) -> Tensor:
         """Learn from a chunk of rows; their embeddings (n, r) in the basis as it was before."""

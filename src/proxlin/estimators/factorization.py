@@ -1,0 +1,318 @@
+"""RobustFactorization and RobustNMF: X ~ U V with bad rows, columns or cells, and missing ones."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_array, check_is_fitted
+from torch import Tensor
+
+from proxlin._checks import check_choice, check_count, check_non_negative
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.estimators.base import RobustBase
+from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.tables import Array, as_array, as_tensor, read_table
+from proxlin.factorize import Cells, RowNorm, Stream, check_rank
+from proxlin.factorize.fit import Fit, embed_rows, fit_batches, fit_rows, fit_stream
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_TOL = 1e-4
+
+
+class RobustFactorization(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
+    TransformerMixin,  # type: ignore[misc]
+    RobustBase,
+):
+    """min (1/n) sum_i ||u_i V - x_i||_p + alpha/2 (||U||^2/n + ||V||^2/m) over U (n, r), V (r, m).
+
+    NaN marks a missing cell, which counts for nothing. With p = 2 whole rows may be bad, with p = 1
+    single cells. Columns are not centred: subtract medians first if they are far from zero.
+
+    Parameters
+    ----------
+    n_components
+        r, the rank; by default about the square root of the number of columns.
+    p
+        Exponent of the norm of a row's residual, a number >= 1.
+    robust
+        "rows", or "columns" to sum the norms of columns instead, where some columns are bad.
+    alpha
+        Weight of the squares of both factors; helps where rows have few known cells.
+    batch_size
+        Learn from chunks of so many rows, in passes over the table, instead of from all at once.
+    max_seconds, max_iter
+        Budgets; an iteration is a sweep over both factors (at most 300 by default), or a pass of
+        batches (5 by default).
+    tol
+        The run has converged when neither factor alone could lower the objective by this share of
+        it, which is measured. Not measured for batches.
+    random_state, device
+        Seed of starts and batches; where to compute.
+
+    After `fit`: `components_` (V), `result_`, `history_`, `reconstruction_err_` (the objective),
+    `outlier_scores_` and `outliers_` of the training rows; with `robust="columns"` also
+    `column_scores_` and `outlier_columns_`.
+
+    >>> import numpy as np
+    >>> x = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 2.0, 2.0])
+    >>> x[0, 0], x[5, 1] = 70.0, np.nan  # one gross error, one cell missing
+    >>> model = RobustFactorization(1, random_state=0).fit(x)
+    >>> print(model.components_.round(3), model.impute(x)[5].round(3))
+    [[0.333 0.667 0.667]] [ 6. 12. 12.]
+    """
+
+    components_: Array
+    n_components_: int
+    reconstruction_err_: float
+    column_scores_: NDArray[np.float64]
+    outlier_columns_: NDArray[np.bool_]
+    column_scales_: Array | None
+    stream_: Stream
+
+    _non_negative = False
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        p: float = 1.0,
+        robust: Literal["rows", "columns"] = "rows",
+        alpha: float = 0.0,
+        batch_size: int | None = None,
+        max_seconds: float | None = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        random_state: Any = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.p = p
+        self.robust = robust
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_seconds = max_seconds
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the components of the rows of X; `y` is ignored."""
+        self.fit_transform(X, y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
+        """Fit, and return the embeddings of the rows."""
+        attempt = self._attempt()
+        u = attempt._learn(X)
+        self._adopt(attempt)
+        return u
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from one more chunk of rows; memory does not grow with the number of chunks.
+
+        The first chunk sets the columns and must have at least `n_components` rows. Scores of
+        outliers are those of the last chunk.
+        """
+        attempt = self._attempt(keep=True)
+        attempt._learn_more(X)
+        return self._adopt(attempt)
+
+    def transform(self, X: Any) -> Array:
+        """The embedding of each row with the components fixed: a convex problem, solved to 1e-8."""
+        check_is_fitted(self)
+        cells = self._read(X, reset=False)
+        return self._out(embed_rows(cells, self._basis(), self._norm(), self._scales()).u)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """The rows U V that belong to embeddings."""
+        check_is_fitted(self)
+        u: Array = check_array(X, dtype=(np.float64, np.float32))
+        if u.shape[1] != len(self.components_):
+            raise InvalidInputError(
+                f"X must have n_components = {len(self.components_)} columns; got {u.shape[1]}."
+                " Pass what transform returned."
+            )
+        rows: Array = u @ self.components_
+        return rows
+
+    def impute(self, X: Any) -> Array:
+        """X with its missing cells filled from the embeddings of their rows."""
+        check_is_fitted(self)
+        cells = self._read(X, reset=False)
+        found = embed_rows(cells, self._basis(), self._norm(), self._scales())
+        if cells.known is None:
+            return self._out(cells.values)
+        return self._out(torch.where(cells.known, cells.values, found.u @ self._basis()))
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Minus the norm of each row's residual, as if no cell were missing: low for outliers."""
+        check_is_fitted(self)
+        cells = self._read(X, reset=False)
+        found = embed_rows(cells, self._basis(), self._norm(), self._scales())
+        return -as_array(found.full_norms)
+
+    def _learn(self, X: Any) -> Array:
+        norm = self._checked()
+        cells = self._read(X, reset=True)
+        rank = self._rank(cells)
+        tol = _TOL if self.tol is None else self.tol
+        if self.batch_size is None:
+            found = fit_rows(
+                cells,
+                rank,
+                norm,
+                by_column=self.robust == "columns",
+                tol=tol,
+                max_iter=self.max_iter,
+                max_seconds=self.max_seconds,
+                seed=self._seed(),
+            )
+        else:
+            found = fit_batches(
+                cells,
+                rank,
+                norm,
+                by_column=self.robust == "columns",
+                batch=self.batch_size,
+                max_iter=self.max_iter,
+                max_seconds=self.max_seconds,
+                seed=self._seed(),
+            )
+        self._keep(found)
+        return self._out(found.u)
+
+    def _learn_more(self, X: Any) -> None:
+        norm = self._checked()
+        first = not hasattr(self, "stream_")
+        # A first chunk after a fit keeps the columns of that fit, and begins anew otherwise.
+        cells = self._read(X, reset=not hasattr(self, "components_"))
+        stream = None if first else self.stream_
+        start = self._basis() if first and hasattr(self, "components_") else None
+        rank = self._rank(cells) if start is None and stream is None else len(self.components_)
+        self.stream_, found = fit_stream(
+            cells,
+            rank,
+            norm,
+            by_column=self.robust == "columns",
+            seed=self._seed(),
+            stream=stream,
+            start=start,
+        )
+        self._keep(found)
+
+    def _keep(self, found: Fit) -> None:
+        self.components_ = self._out(found.v)
+        self.n_components_ = len(self.components_)
+        self.column_scales_ = None if found.scales is None else as_array(found.scales)
+        self.reconstruction_err_ = found.result.objective
+        self._record(found.result, as_array(found.full_norms), size=found.size)
+        if found.column_norms is not None:
+            norms = as_array(found.column_norms)
+            scale = OutlierScale.fit(norms, size=found.size)
+            self.column_scores_ = scale.scores(norms)
+            self.outlier_columns_ = scale.flags(self.column_scores_)
+
+    def _checked(self) -> RowNorm:
+        self._check_shared()
+        check_choice("robust", self.robust, ("rows", "columns"))
+        alpha = check_non_negative("alpha", self.alpha)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
+        if self.robust == "columns" and alpha > 0:
+            raise CombinationError(
+                f'alpha must be 0 with robust="columns"; got {self.alpha!r}. The weight of a'
+                " column is learned from the fit, and would not be that of a new row."
+            )
+        return self._norm()
+
+    def _norm(self) -> RowNorm:
+        return RowNorm(self.p, float(self.alpha), self._non_negative)  # type: ignore[arg-type]
+
+    def _rank(self, cells: Cells) -> int:
+        n, m = cells.values.shape
+        if self.n_components is None:
+            return max(1, min(n, m, round(math.sqrt(m))))
+        check_rank(self.n_components, cells)
+        return int(self.n_components)
+
+    def _read(self, X: Any, *, reset: bool) -> Cells:
+        table = read_table(self, X, reset=reset, allow_nan=True)
+        dtype = torch.float32 if table.dtype == np.float32 else torch.float64
+        cells = Cells.of(as_tensor(table, dtype=dtype, device=self._torch_device()))
+        _check_known(cells, columns=reset)
+        if self._non_negative and bool((cells.values < 0).any()):
+            least = float(cells.values.min())
+            raise InvalidInputError(
+                f"Negative values in data passed to {type(self).__name__}: X must be >= 0; got"
+                f" {least:g}. Shift the columns, or use RobustFactorization."
+            )
+        return cells
+
+    def _basis(self) -> Tensor:
+        dtype = torch.float32 if self.components_.dtype == np.float32 else torch.float64
+        return as_tensor(self.components_, dtype=dtype, device=self._torch_device())
+
+    def _scales(self) -> Tensor | None:
+        if self.column_scales_ is None:
+            return None
+        return as_tensor(self.column_scales_, dtype=torch.float64, device=self._torch_device())
+
+    @staticmethod
+    def _out(tensor: Tensor) -> Array:
+        array: Array = tensor.detach().cpu().numpy()
+        return array
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.positive_only = self._non_negative
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class RobustNMF(RobustFactorization):
+    """min (1/n) sum_i ||u_i V - x_i||_p + alpha/2 (||U||^2/n + ||V||^2/m) over U >= 0, V >= 0.
+
+    `RobustFactorization` with both factors non-negative, exactly, and zeros exactly zero: parts
+    that add up. All parameters and attributes are the same; components have unit length.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> parts = np.array([[1.0, 1.0, 0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0, 0.0, 1.0]])
+    >>> x = rng.exponential(size=(60, 2)) @ parts
+    >>> x[rng.random(x.shape) < 0.1] = 5.0
+    >>> model = RobustNMF(2, random_state=0).fit(x)
+    >>> sorted(map(tuple, model.components_.round(2).tolist()))
+    [(0.0, 0.0, 0.58, 0.58, 0.0, 0.58), (0.58, 0.58, 0.0, 0.0, 0.58, 0.0)]
+    """
+
+    _non_negative = True
+
+
+def _check_known(cells: Cells, *, columns: bool) -> None:
+    """Refuse rows, and if asked columns, without a single known cell."""
+    if cells.known is None:
+        return
+    for axis, name in ((1, "row"), (0, "column")) if columns else ((1, "row"),):
+        empty = (~cells.known.any(axis)).nonzero().flatten()
+        if len(empty):
+            raise InvalidInputError(
+                f"X must have a known cell in every {name}; {len(empty)} {name}(s) hold only NaN,"
+                f" the first is {int(empty[0])}. Drop them."
+            )
