@@ -45,7 +45,8 @@ def solve_linear(
     features; the intercept is never charged for. The status is converged only if a dual point
     proves that the objective is within `tol` of the optimum, relative to it (for fits that are
     all but exact: to 1e-4 of the loss of a constant). `max_iter` counts Newton steps, `start` is a
-    point (B, b) to begin from. Memory: the data in float64 twice, plus about ten residuals (n, t).
+    point (B, b) to begin from. Where several points are optimal, one of them is returned, usually
+    from the middle of the set. Memory: the data in float64 twice, plus about ten residuals (n, t).
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> y = torch.tensor([1.0, 3.0, 5.0, 7.0, 1e6])
