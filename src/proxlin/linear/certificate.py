@@ -25,7 +25,9 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
     -sum_i w_i loss*(d_i) - <w d, V> - g*(-Z^T w d) bounds the objective from below for every d in
     the dual ball. The sub-gradient D of g at hand has a known conjugate; d is moved along Z until
     Z^T w d = -D, and both are shrunk into the ball, where g* is at most the share of g*(D) since
-    g*(0) = -min g <= 0. What rounding leaves of Z^T w d + D is charged at the size of theta.
+    g*(0) = -min g <= 0. What rounding (and, where Z
+    has dependent columns, the proximal term) leaves of Z^T w d + D is charged at twice the largest
+    entry of theta.
     """
     where, loss, charge = phi.where, phi.loss, phi.charge
     m = charge.rows
@@ -49,7 +51,8 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
     weights = where.weights[:, None]
     missing = where.design.T @ (weights * rows) + pull
     dual = rows - where.damping[:, None] * (where.design @ where.solve(missing))
-    left = (where.design.T @ (weights * dual) + pull).abs() * theta.abs()
+    reach = torch.maximum(theta.abs(), phi.anchor.abs()).amax(0) if len(theta) else 0.0
+    left = (where.design.T @ (weights * dual) + pull).abs() * (2.0 * reach)
     value, known, excess = loss.value(residual, where.weights), own, loss.excess(dual)
     if not phi.blocks:
         value, excess = value.sum().reshape(1), excess.max().reshape(1)
