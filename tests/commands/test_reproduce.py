@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from proxlin import cli
+from proxlin.experiments.catalog import exhibit
 from proxlin.experiments.lock import locked
+from proxlin.experiments.reproduce import reproduce as carry_out
 
 SMALL = (
     *("reproduce", "table1", "--datasets", "digits", "--rows", "80", "--steps", "25"),
@@ -35,12 +37,13 @@ def run(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The folder of a run from beginning to end in a process of its own."""
+    """The folder of a run from beginning to end."""
     out = tmp_path_factory.mktemp("undisturbed")
-    process = start(out)
-    told, error = process.communicate(timeout=200)
-    assert process.returncode == 0, error
-    assert json.loads(told)["made_now"] == CELLS
+    whole = exhibit(
+        "table1", datasets=("digits",), rows=80, steps=25,
+        methods=("sgd", "adam"), outliers=(0.0, 0.2), exponents=(1.0, 2.0),
+    )  # fmt: skip
+    assert carry_out(whole, out).outcome.made == CELLS
     return out
 
 
@@ -82,7 +85,7 @@ def test_steps_give_the_same_bits_on_every_run(run, tmp_path, undisturbed):
 
 def test_killed_at_a_random_moment_and_continued_is_the_same_table(run, tmp_path, undisturbed):
     moment = random.SystemRandom()
-    for _ in range(2):
+    for _ in range(2):  # killed twice
         finished = len(list(tmp_path.glob("cells/*.json")))
         process = start(tmp_path)
         wait_for_cells(process, tmp_path, finished + moment.randint(1, 4))
@@ -122,7 +125,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_so(run, tmp_path):
     wait_for_cells(process, tmp_path, 2)
     process.send_signal(signal.SIGINT)
     told, error = process.communicate(timeout=60)
-    assert (process.returncode, told) == (130, "")
+    assert (process.returncode, told) == (130, ""), error
     finished = len(list(tmp_path.glob("cells/*.json")))
     assert 2 <= finished < CELLS
     sentence = f"Interrupted: {finished} of {CELLS} cells are finished; the same command goes on"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -28,7 +29,8 @@ _POLL = 0.5  # seconds between two looks at the notes of other processes
 class Bars:
     """Shows objective, best so far and time left on a terminal; nothing elsewhere."""
 
-    def __init__(self, *, show: bool) -> None:
+    def __init__(self, *, show: bool, after_each: Callable[[], None] = lambda: None) -> None:
+        self._after_each = after_each  # called when a job has ended
         self._show = show and console.is_terminal
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -93,6 +95,7 @@ class Bars:
         told = f"{self._done} of {self._total}" + ("" if record is not None else ", one failed")
         if self._stage is not None:
             self._progress.update(self._stage, completed=self._done, told=told)
+        self._after_each()
 
     def _move(self, name: str, share: float, objective: float, best: float) -> None:
         if name not in self._tasks:

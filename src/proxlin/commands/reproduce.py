@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from proxlin.commands.bars import Bars
+from proxlin.commands.interrupts import Interrupts
 from proxlin.commands.terminal import console, make_writable, say
 from proxlin.errors import InvalidInputError
 from proxlin.experiments.catalog import EXHIBITS, exhibit
@@ -75,7 +76,10 @@ def reproduce(
         return
     make_writable(out)
     try:
-        with Bars(show=not (quiet or as_json)) as bars:
+        with (
+            Interrupts() as interrupts,
+            Bars(show=not (quiet or as_json), after_each=interrupts.check) as bars,
+        ):
             report = carry_out(chosen, out, engine=engine, watch=bars)
     except KeyboardInterrupt:
         left = make_plan(chosen, out, engine)
