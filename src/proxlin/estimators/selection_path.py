@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -129,16 +129,7 @@ class GroupPath:
         nothing = torch.zeros(len(self.target), 1, dtype=self.target.dtype)
         alone = self._solve(nothing, None, None)
         coef = torch.zeros(self.x.shape[1], self.target.shape[1], dtype=self.x.dtype)
-        return LinearSolution(
-            coef=coef,
-            intercept=alone.intercept,
-            objective=alone.objective,
-            gap=alone.gap,
-            status=alone.status,
-            iterations=alone.iterations,
-            seconds=alone.seconds,
-            history=alone.history,
-        )
+        return replace(alone, coef=coef)
 
     def _strongest(self) -> float:
         """A strength from which on B = 0 is optimal: max_j ||(1/sum w) sum_i w_i x_ij u_i||_2.
