@@ -6,13 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxlin._checks import check_choice
-from proxlin.experiments.config import (
-    METHODS,
-    PAPER_EXPONENTS,
-    PAPER_OUTLIERS,
-    Grid,
-    has_images,
-)
+from proxlin.experiments.config import METHODS, Grid, has_images
 
 _IMAGES = ("mnist", "fashion-mnist")
 _OF_NORMS = tuple(method for method in METHODS if method != "mse")
@@ -88,6 +82,3 @@ def _check_images(name: str, grid: Grid) -> None:
     for dataset in grid.datasets:
         if not has_images(dataset):
             check_choice(f"a data set of {name}, which needs images with classes", dataset, _IMAGES)
-
-
-__all__ = ["EXHIBITS", "PAPER_EXPONENTS", "PAPER_OUTLIERS", "Exhibit", "exhibit"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -198,7 +199,12 @@ def _remote(
 
 @cache
 def _end_with(master: int) -> None:
-    """End this worker when the process that would take its answers is killed."""
+    """End this worker when the process that would take its answers is killed.
+
+    Ctrl-C on a terminal reaches all processes; it is for the master to end the workers then.
+    """
+    if threading.current_thread() is threading.main_thread():  # elsewhere Python forbids it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == master:
