@@ -4,17 +4,27 @@ from typing import Any
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from proxlin import RobustAutoencoder, RobustFeatureSelector, RobustRegressor
+from proxlin import (
+    RobustAutoencoder,
+    RobustFactorization,
+    RobustFeatureSelector,
+    RobustNMF,
+    RobustRegressor,
+)
 
 # Instances small enough for the checks.
 ESTIMATORS: list[Any] = [
     RobustRegressor(),
     RobustRegressor(p=2, regularizer="ridge", alpha=0.1),
-    RobustRegressor(hidden=(8,), max_iter=20),
+    RobustRegressor(hidden=(8,), method="adam", max_iter=400),
     RobustRegressor(leverage="auto"),
     RobustAutoencoder(method="adam", max_iter=5, contamination=0.1),
     RobustAutoencoder(1, hidden=(), tied=True, noise=0.1, method="adam", max_iter=5),
     RobustFeatureSelector(),
+    RobustFactorization(max_iter=3),
+    RobustFactorization(2, p=2, robust="columns", max_iter=3),
+    RobustFactorization(p=2, batch_size=8, max_iter=1),
+    RobustNMF(1, max_iter=3),
 ]
 
 

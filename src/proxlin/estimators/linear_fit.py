@@ -17,16 +17,13 @@ from proxlin.loss import Exponent, RowLoss
 from proxlin.result import Result
 from proxlin.terms import Constraint, GroupLasso, Regularizer
 
-STRENGTHS = tuple(
-    float(10.0**e) for e in np.arange(1.0, -4.5, -0.5)
-)  # tried for alpha="auto", strong first
+STRENGTHS = (1.0, 0.1, 0.01, 1e-3, 1e-4)  # tried for alpha="auto", strong first
 _FOLDS = 3
 _TOLERANCE = 1e-8  # relative distance from the optimum that counts as reached
 _ROUGH = 1e-3  # the same while strengths or weights are compared
 _ROUGH_STEPS = 40
 _SPANNED = 1e-14  # squared singular values below this share of the largest count as zero
 _SAME = 1e-9  # relative change of the fitted values that is mere rounding
-_NO_WORSE = 0.01  # relative difference of validation losses that is mere noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +110,8 @@ class LinearFit:
     ) -> float:
         """`alpha`, or the strength whose held-out rows have the smallest median loss.
 
-        The median and not the mean: held-out rows are as dirty as the others. Of strengths that
-        are level within 1 % the strongest is taken.
+        The median and not the mean: held-out rows are as dirty as the others. Rows without a weight
+        are no judges.
         """
         if not isinstance(self.alpha, str):
             return float(self.alpha)
@@ -125,6 +122,9 @@ class LinearFit:
                 'alpha="auto" needs a regularizer by name, such as "ridge"; got'
                 f" {self.regularizer!r}."
             )
+        if weights is not None:
+            judges = weights > 0
+            x, y, weights = x[judges], y[judges], weights[judges]
         if len(x) < 2 * _FOLDS:
             return STRENGTHS[len(STRENGTHS) // 2]
         folds = np.random.default_rng(seed).permutation(len(x)) % _FOLDS
@@ -134,17 +134,14 @@ class LinearFit:
         for fold in range(_FOLDS):
             held = folds == fold
             kept = None if weights is None else weights[~held]
-            if kept is not None and not kept.any():
-                continue
             start: tuple[Array, Array] | None = None
             for number, strength in enumerate(STRENGTHS):
                 found = rough._at(strength, (x[~held], y[~held], kept), start)
                 start = (as_array(found.coef).T, as_array(found.intercept))
                 residual = _double(x[held]) @ found.coef + found.intercept - _double(y[held])
                 losses[number].append(loss(residual).numpy())
-        middle = np.array([np.median(np.concatenate(parts)) for parts in losses])
-        level = np.flatnonzero(middle <= (1 + _NO_WORSE) * middle.min())
-        return STRENGTHS[int(level[0])]
+        middle = [np.median(np.concatenate(parts)) for parts in losses]
+        return STRENGTHS[int(np.argmin(middle))]
 
 
 def linear_regularizer(regularizer: str | Regularizer | None, alpha: float) -> Regularizer | None:

@@ -37,5 +37,5 @@ def plot_scores(
     ax.set_yscale("symlog", linthresh=2 * cutoff)
     ax.set_xlabel(label)
     ax.set_ylabel("outlier score")
-    ax.legend(loc="upper right", fontsize="small")
+    ax.legend(loc="best", fontsize="small")
     return ax

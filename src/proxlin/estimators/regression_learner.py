@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Weights = NDArray[np.float64]
 
 _NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
-_NET_ROUNDS, _NET_SHARE = 2, 0.4  # of weighing again, and of the steps in each
+_NET_SHARE = 0.4  # of the steps, once the net itself has judged the rows
 _NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
 
 
@@ -93,12 +93,13 @@ class RegressionLearner(RobustBase):
             line._learn_rows(replace(run, alpha=None), share)
             base, trust = line._base_, line.row_weights_
             self._solve(run, trust, share, rough=True)
-            rounds, later = _NET_ROUNDS, share * _NET_SHARE
+            rounds, later = 1, share * _NET_SHARE
         for _ in range(rounds):
             before, trust = trust, base * self._judge(run, base > 0)
             if settled(before, trust):
                 break
-            self._solve(run, trust, later, rough=True)
+            if self._linear:
+                self._solve(run, trust, later, rough=True)
         self._base_, self.row_weights_ = base, trust
         return self._solve(run, trust, later)
 

@@ -76,7 +76,7 @@ def read_pair(
 
 
 def read_weights(sample_weight: Any, x: Array) -> NDArray[np.float64] | None:
-    """Non-negative weights of the rows, not all zero, or None for equal ones."""
+    """Non-negative weights of the rows, not all of them zero, or None for equal ones."""
     if sample_weight is None:
         return None
     given = _as_host_table("sample_weight", sample_weight)

@@ -1,0 +1,77 @@
+"""Weights that let go of rows that do not fit, and of features far from the bulk."""
+
+import numpy as np
+import pytest
+
+from proxlin import RobustRegressor
+from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.reweighting import row_weights, settled
+
+
+def planted(n=400, features=6, targets=2, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, features)) @ rng.normal(size=(features, features))
+    coef = rng.normal(size=(targets, features))
+    return x, x @ coef.T + 0.1 * rng.normal(size=(n, targets)), coef, rng
+
+
+def test_weights_fall_from_one_to_zero():
+    norms = np.concatenate([np.linspace(0.5, 1.5, 101), [1.6, 2.0, 10.0]])
+    weights = row_weights(norms)
+    assert (np.diff(weights) <= 0).all()
+    assert (weights[:51] == 1.0).all()
+    assert weights[-1] == 0.0
+
+
+def test_one_sided_rows_are_let_go():
+    """40 % of the targets moved to one side bias the plain norm, and not the reweighted fit."""
+    x, y, coef, rng = planted()
+    bad = rng.random(len(x)) < 0.4
+    y[bad] = 5.0 + rng.normal(size=(int(bad.sum()), 2))
+    plain = RobustRegressor().fit(x, y)
+    again = RobustRegressor(reweight=True).fit(x, y)
+    error = np.abs(again.coef_ - coef).max()
+    assert error < 0.05
+    assert np.abs(again.intercept_).max() < 0.05 < np.abs(plain.intercept_).max()
+    assert again.row_weights_[bad].mean() < 0.02
+    assert again.row_weights_[~bad].mean() > 0.8
+
+
+def test_far_features_are_judged_by_their_fit():
+    """Rows with wrong features pull a plain fit; right rows far out are kept."""
+    x, y, coef, rng = planted()
+    x[:10] *= 4.0  # far out and right
+    y[:10] = x[:10] @ coef.T
+    bad = np.arange(len(x)) >= 250
+    x[bad] = 15.0 + rng.normal(size=(150, 6))
+    plain = RobustRegressor().fit(x[10:], y[10:])
+    cured = RobustRegressor(leverage="auto").fit(x, y)
+    assert np.abs(cured.coef_ - coef).max() < 0.05 < np.abs(plain.coef_ - coef).max()
+    assert cured.row_weights_[bad].max() < 0.1
+    assert cured.row_weights_[:10].min() > 0.9
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.45])
+@pytest.mark.parametrize("features", [1, 5, 60])
+def test_bulk_of_the_features_is_found(share, features):
+    rng = np.random.default_rng(features)
+    x = rng.normal(size=(300, features)) * np.linspace(0.2, 1.0, features)
+    bad = np.arange(300) < share * 300
+    x[bad] = 6.0 + rng.normal(size=(int(bad.sum()), features))
+    weights = LeverageWeights.fit(x, None, 0).weights(x)
+    assert weights[bad].sum() == 0
+    assert weights[~bad].mean() > 0.9
+
+
+def test_more_features_than_rows_have_a_bulk_too():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 100))
+    x[:12] += 8.0
+    weights = LeverageWeights.fit(x, None, 0).weights(x)
+    assert weights[:12].sum() == 0
+    assert weights[12:].mean() > 0.9
+
+
+def test_settled_means_small_changes():
+    assert settled(np.ones(100), np.ones(100))
+    assert not settled(np.ones(100), np.zeros(100))

@@ -1,0 +1,48 @@
+"""Outlier scores: false alarms, breakdown, equivariance."""
+
+import numpy as np
+import pytest
+
+from proxlin.estimators.scores import OutlierScale
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(("targets", "most"), [(1, 0.01), (2, 0.003), (20, 0.001)])
+def test_false_alarms_of_gaussian_residuals(targets, most):
+    norms = np.linalg.norm(RNG.normal(size=(100_000, targets)), axis=1)
+    scale = OutlierScale.fit(norms)
+    share = scale.flags(scale.scores(norms)).mean()
+    assert 0 < share < most
+
+
+@pytest.mark.parametrize(("share", "distance"), [(0.1, 4.0), (0.3, 6.0), (0.45, 12.0)])
+def test_gross_rows_are_flagged_and_do_not_hide_each_other(share, distance):
+    """The more there are, the farther they must lie; at half of the rows nothing can be told."""
+    norms = np.abs(RNG.normal(size=20_000))
+    bad = np.arange(len(norms)) < share * len(norms)
+    norms[bad] = distance + RNG.random(int(bad.sum()))
+    scale = OutlierScale.fit(norms)
+    flags = scale.flags(scale.scores(norms))
+    assert flags[bad].all()
+    assert flags[~bad].mean() < 0.02
+
+
+def test_scores_do_not_depend_on_the_unit():
+    norms = RNG.exponential(size=500)
+    first, second = OutlierScale.fit(norms), OutlierScale.fit(1e-5 * norms, size=1e-5)
+    np.testing.assert_allclose(first.scores(norms), second.scores(1e-5 * norms), rtol=1e-9)
+
+
+def test_exact_fits_leave_a_scale():
+    norms = np.zeros(10)
+    norms[0] = 1.0
+    scale = OutlierScale.fit(norms, size=1.0)
+    assert scale.flags(scale.scores(norms)).tolist() == [True] + [False] * 9
+
+
+def test_rows_without_a_residual_are_not_flagged():
+    norms = np.array([1.0, 2.0, np.nan, 1.5, 100.0])
+    scale = OutlierScale.fit(norms)
+    assert scale.flags(scale.scores(norms)).tolist() == [False, False, False, False, True]
+    assert OutlierScale.fit(np.array([np.nan])).spread > 0

@@ -1,0 +1,113 @@
+"""Tables come in as numpy, pandas or torch, and what cannot be used is refused in a sentence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from proxlin.errors import InvalidInputError
+from proxlin.estimators.tables import as_tensor, column_names, read_pair, read_table, read_weights
+
+
+class Reader(BaseEstimator):
+    """Something that can learn column names."""
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.array([[1, 0], [0, 1]]),
+        np.array([[True, False], [False, True]]),
+        np.array([[1, 0], [0, 1]], dtype=object),
+        pd.DataFrame({"a": [1, 0], "b": [False, True]}),
+        torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True),
+        torch.eye(2, dtype=torch.bfloat16),
+        [[1, 0], [0, 1]],
+    ],
+    ids=["int", "bool", "object", "pandas", "gradient", "bfloat16", "list"],
+)
+def test_numbers_of_every_kind_are_read_alike(table):
+    read = read_table(Reader(), table, reset=True)
+    assert read.dtype in (np.float32, np.float64)
+    np.testing.assert_array_equal(read, np.eye(2))
+
+
+def test_single_precision_is_kept():
+    assert read_table(Reader(), np.ones((2, 2), np.float32), reset=True).dtype == np.float32
+
+
+def test_names_are_learned_and_compared():
+    reader = Reader()
+    frame = pd.DataFrame({"a": [1.0], "b": [2.0]})
+    read_table(reader, frame, reset=True)
+    assert list(reader.feature_names_in_) == ["a", "b"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        read_table(reader, frame.rename(columns={"b": "c"}), reset=False)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (sparse.eye_array(3).tocsr(), "must be dense; got the sparse"),
+        (torch.eye(2).to_sparse(), "dense tensor"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "must not name a column twice; 'a'"),
+        (np.array([["one", 2]], dtype=object), "could not convert"),
+        (np.array([[np.inf, 1.0]]), "infinity"),
+        (np.array([[np.nan, 1.0]]), "NaN"),
+        (np.ones(3), "Expected 2D array"),
+        (np.ones((0, 2)), "0 sample"),
+        (np.ones((2, 0)), "0 feature"),
+        (np.ones((2, 2), complex), "Complex data"),
+    ],
+)
+def test_unusable_tables_are_refused(table, words):
+    with pytest.raises(ValueError, match=words):
+        read_table(Reader(), table, reset=True)
+
+
+def test_nan_passes_on_request_and_infinity_never():
+    gap = np.array([[np.nan, 1.0]])
+    assert np.isnan(read_table(Reader(), gap, reset=True, allow_nan=True)[0, 0])
+    with pytest.raises(ValueError, match="infinity"):
+        read_table(Reader(), np.array([[np.inf, 1.0]]), reset=True, allow_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (np.ones(3), "inconsistent numbers of samples"),
+        (np.ones((2, 0)), "at least one|0 feature"),
+        (np.ones((2, 2, 2)), "dim 3"),
+        (np.array(["a", "b"]), "could not convert"),
+        (np.array([1.0, np.nan]), "NaN"),
+    ],
+)
+def test_unusable_targets_are_refused(y, words):
+    with pytest.raises(ValueError, match=words):
+        read_pair(Reader(), np.ones((2, 2)), y, reset=True)
+
+
+def test_weights_are_checked():
+    x = np.ones((3, 1))
+    assert read_weights(None, x) is None
+    with pytest.raises(InvalidInputError, match=">= 0"):
+        read_weights([1, -1, 1], x)
+    with pytest.raises(ValueError, match=r"zero for every row|at least one non-zero"):
+        read_weights([0, 0, 0], x)
+    with pytest.raises(ValueError, match="sample_weight"):
+        read_weights([1, 1], x)
+
+
+def test_tensors_do_not_alias_read_only_memory():
+    frozen = np.ones((2, 2))
+    frozen.flags.writeable = False
+    as_tensor(frozen, dtype=torch.float64).add_(1.0)
+    np.testing.assert_array_equal(frozen, np.ones((2, 2)))
+
+
+def test_columns_have_names_only_in_pandas():
+    assert column_names(pd.DataFrame({"a": [1], 2: [3]})) == ("a", "2")
+    assert column_names(pd.Series([1], name="y")) == ("y",)
+    assert column_names(np.ones(2)) is None
