@@ -110,6 +110,17 @@ def test_accuracies_stand_beside_the_papers(accuracy):
     assert lines(last)["mbo-sadm (paper)"][0, 1] == 0.936
 
 
+def test_curves_from_fewer_rows_stand_alone(records, accuracy):
+    cells = GRID.cells()
+    losses = points(cells, records)
+    for figure in (
+        figure2(cells, records, paper=False),
+        figure3(losses, paper=False),
+        figure4(accuracy, paper=False),
+    ):
+        assert {label for axis in figure.axes for label in lines(axis)} <= {"probed", "sgd", "mse"}
+
+
 def test_files_are_pictures_and_the_same_every_time(records, tmp_path):
     first, again = (
         save_figure(figure3(points(GRID.cells(), records)), tmp_path / name, "fig3")

@@ -101,7 +101,7 @@ def figure1(losses: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     return figure
 
 
-def figure2(cells: Iterable[Cell], records: Mapping[str, Record]) -> Figure:
+def figure2(cells: Iterable[Cell], records: Mapping[str, Record], *, paper: bool = True) -> Figure:
     """The lowest objective so far over time, a panel for each p."""
     finished = chosen(cells, records)
     keys = list(dict.fromkeys((c.dataset, c.outliers, c.p) for c in finished if c.p != "mse"))
@@ -121,7 +121,7 @@ def figure2(cells: Iterable[Cell], records: Mapping[str, Record]) -> Figure:
                 label=method if cell.seed == finished[0].seed else None,
                 linewidth=1.6,
             )
-        if (dataset, ratio, p) in best.index:
+        if paper and (dataset, ratio, p) in best.index:
             axis.axhline(
                 best[(dataset, ratio, p)], color="#444444", linestyle=":", label="paper's best"
             )
@@ -134,14 +134,14 @@ def figure2(cells: Iterable[Cell], records: Mapping[str, Record]) -> Figure:
     return figure
 
 
-def figure3(losses: pd.DataFrame) -> Figure:
+def figure3(losses: pd.DataFrame, *, paper: bool = True) -> Figure:
     """Losses over the outlier ratio: clean training rows above, test rows below."""
     keys = _columns(losses)
     figure, axes = _panels(2, max(1, len(keys)))
-    paper = _paper_losses()
+    theirs = _paper_losses() if paper else losses.iloc[:0]
     for row, column in zip(axes, ("f_noutl", "f_test"), strict=True):
         for axis, (dataset, p) in zip(row, keys, strict=False):
-            lines = _by_method(losses, paper, dataset, p, column)
+            lines = _by_method(losses, theirs, dataset, p, column)
             _draw(axis, lines, normalized=True)
             axis.set_title(f"{dataset}, {_loss(p)}: {_COLUMN_NAMES[column]}", fontsize=10)
         row[0].set_ylabel("share of the largest")
@@ -149,16 +149,16 @@ def figure3(losses: pd.DataFrame) -> Figure:
     return figure
 
 
-def figure4(accuracy: pd.DataFrame) -> Figure:
+def figure4(accuracy: pd.DataFrame, *, paper: bool = True) -> Figure:
     """Accuracies over the outlier ratio: a row for each data set, a column for each loss."""
     datasets = list(dict.fromkeys(accuracy["dataset"]))
     exponents = list(dict.fromkeys(p for _, p in _columns(accuracy)))
     figure, axes = _panels(max(1, len(datasets)), max(1, len(exponents)))
-    paper = published.accuracy()
-    paper = paper.assign(method=paper["method"].where(paper["p"] != "mse", "mse"))
+    theirs = published.accuracy() if paper else accuracy.iloc[:0]
+    theirs = theirs.assign(method=theirs["method"].where(theirs["p"] != "mse", "mse"))
     for row, dataset in zip(axes, datasets, strict=False):
         for axis, p in zip(row, exponents, strict=False):
-            _draw(axis, _by_method(accuracy, paper, dataset, p, "accuracy"), normalized=False)
+            _draw(axis, _by_method(accuracy, theirs, dataset, p, "accuracy"), normalized=False)
             axis.set_title(f"{dataset}, {_loss(p)}", fontsize=10)
         row[0].set_ylabel("test accuracy")
     _legend(figure, axes)

@@ -117,14 +117,15 @@ def write_exhibit(exhibit: Exhibit, cells: list[Cell], out: Path, report: Report
         _write_accuracy(exhibit, accuracy, out, report)
         return
     losses = points(cells, records)
+    paper = exhibit.grid.rows is None  # curves from fewer rows do not belong beside the paper's
     if exhibit.name == "fig1":
         figure = figure1(losses, accuracy)
     elif exhibit.name == "fig2":
-        figure = figure2(cells, records)
+        figure = figure2(cells, records, paper=paper)
     elif exhibit.name == "fig4":
-        figure = figure4(accuracy)
+        figure = figure4(accuracy, paper=paper)
     else:
-        figure = figure3(losses)
+        figure = figure3(losses, paper=paper)
     report.files += save_figure(figure, out, exhibit.name)
     shown = losses if accuracy.empty else losses.merge(accuracy, how="left")
     report.files.append(_write_csv(shown, out / f"{exhibit.name}.csv"))
