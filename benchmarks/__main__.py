@@ -11,6 +11,7 @@ TABLES = (
     "sadm",
     "convergence",
     "regression",
+    "factorization",
     "outliers",
     "tables",
 )  # modules of this package whose main() prints a table

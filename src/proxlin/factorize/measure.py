@@ -25,7 +25,9 @@ def best_basis(
     """
     if objective.norm.p == 1:
         return _absolute(objective, u, v, tolerance)
-    return _weighted(objective, u, v, floor, tolerance)
+    # Weights span many orders of magnitude: in float32 the bound would be rounding.
+    basis, bound = _weighted(objective, u.double(), v.double(), floor, tolerance)
+    return basis.to(v.dtype), bound
 
 
 def _absolute(objective: Objective, u: Tensor, v: Tensor, tolerance: float) -> tuple[Tensor, float]:
