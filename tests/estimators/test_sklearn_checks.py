@@ -5,6 +5,7 @@ from typing import Any
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from proxlin import (
+    Adam,
     RobustAutoencoder,
     RobustFactorization,
     RobustFeatureSelector,
@@ -16,7 +17,7 @@ from proxlin import (
 ESTIMATORS: list[Any] = [
     RobustRegressor(),
     RobustRegressor(p=2, regularizer="ridge", alpha=0.1),
-    RobustRegressor(hidden=(8,), method="adam", max_iter=400),
+    RobustRegressor(hidden=(8,), method=Adam(learning_rate=0.03), max_iter=200),
     RobustRegressor(leverage="auto"),
     RobustAutoencoder(method="adam", max_iter=5, contamination=0.1),
     RobustAutoencoder(1, hidden=(), tied=True, noise=0.1, method="adam", max_iter=5),
