@@ -61,3 +61,14 @@ class RowLoss:
         if p == 2.0:
             return (1.0 / length).expand_as(size)
         return max(1.0, p - 1.0) * (size / length).pow(p - 2.0) / length
+
+    def quadratic(self, residual: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+        """Slope and weights of the quadratic model at r, both (B, N).
+
+        For p <= 2 the slope is w * r, that of the loss with its kinks rounded off below the floor:
+        a step is not led by the sign of a residual that is as good as zero.
+        """
+        weights = self.curvature_weights(residual, floor)
+        if self.p == "mse" or float(self.p) > 2.0:
+            return self.value_and_slope(residual)[1], weights
+        return weights * residual, weights

@@ -72,7 +72,7 @@ def test_on_a_quadratic_it_converges_like_newton():
     method.prepare(problem, state, Budget(None, None))
     gaps = [problem.objective(state.theta) - best]
     for _ in range(4):
-        state.radius, state.damping = 1e9, 1e-12
+        state.region.radius, state.region.damping = 1e9, 1e-12
         method.step(problem, state, Budget(None, None))
         gaps.append(problem.objective(state.theta) - best)
     assert gaps[4] < 1e-4 * gaps[0]

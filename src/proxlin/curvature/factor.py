@@ -7,7 +7,7 @@ from torch import Tensor
 
 from proxlin.errors import NonFiniteError
 
-_SMALLEST = 1e-20  # a curvature of zero is damped too
+SMALLEST = 1e-20  # a curvature of zero is damped too
 _TRIALS = 12
 
 
@@ -17,7 +17,7 @@ def damped_cholesky(matrix: Tensor, shift: Tensor) -> Tensor:
     A shift below the rounding of the matrix is raised tenfold until the factor exists.
     """
     wide = matrix.to(torch.float64, copy=True)
-    shift = shift.to(wide) + _SMALLEST
+    shift = shift.to(wide) + SMALLEST
     added = torch.zeros_like(shift)
     for _ in range(_TRIALS):
         wide.diagonal(dim1=-2, dim2=-1).add_(shift - added)

@@ -8,10 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from proxlin.curvature.factor import damped_cholesky
+from proxlin.curvature.factor import SMALLEST, damped_cholesky
 from proxlin.curvature.layers import LayerPiece
 
 _ENOUGH_NEWS = 0.1  # an eigenbasis costs many steps, and changes slowly
+_NARROW = 32  # beyond, Kronecker factors cost less and hold what couples the units
 _BLOCK_NUMBERS = 2**23  # entries that the unit blocks of one layer may hold
 
 
@@ -101,7 +102,7 @@ class KroneckerBlock:
             self._spectrum = torch.outer(left.clamp_min(0), right.clamp_min(0)) / trace
             self._news = 0.0
         shift = damping * trace / self._spectrum.numel() + extra.max().to(self.left.dtype)
-        self._damped = self._spectrum + shift
+        self._damped = self._spectrum + shift.clamp_min(SMALLEST)
 
     def _rotate(self, matrix: Tensor) -> Tensor:
         return self._left_basis.T @ matrix @ self._right_basis
@@ -133,7 +134,7 @@ class DiagonalBlock:
     def factor(self, damping: float, extra: Tensor) -> None:
         """Renew the damped diagonal."""
         shift = damping * self.trace() / self.diagonal.numel() + extra.to(self.diagonal)
-        self._damped = (self.diagonal + shift).clamp_min(torch.finfo(self.diagonal.dtype).tiny)
+        self._damped = (self.diagonal + shift).clamp_min(SMALLEST)
 
     def solve(self, matrix: Tensor) -> Tensor:
         """Divide entry by entry."""
@@ -184,8 +185,8 @@ class LayeredCurvature:
 
 
 def _block(piece: LayerPiece, like: Tensor) -> LayerBlock:
-    """The richest structure that fits: unit by unit, then Kronecker, then the diagonal."""
-    if piece.units * piece.width**2 <= _BLOCK_NUMBERS:
+    """Blocks for narrow layers, Kronecker factors for wide ones, the diagonal for huge ones."""
+    if piece.width <= _NARROW and piece.units * piece.width**2 <= _BLOCK_NUMBERS:
         return UnitBlocks(piece.units, piece.width, like)
     if piece.units**2 + piece.width**2 <= _BLOCK_NUMBERS:
         return KroneckerBlock(piece.units, piece.width, like)

@@ -18,14 +18,14 @@ from proxlin.budget import Budget
 from proxlin.curvature import Curvature, curvature_for
 from proxlin.linearize import linearize
 from proxlin.methods.base import Step
+from proxlin.methods.newton import newton_step
+from proxlin.methods.region import TrustRegion, exact_region
 from proxlin.methods.sizes import fitting_batch_size
 from proxlin.problem import Problem
 from proxlin.rows import Batch, Shuffler
 
-_FIRST_RADIUS, _LEAST_RADIUS, _MOST_RADIUS = 1e-7, 1e-9, 0.05
-_FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-7, 1.0
-_GOOD, _BAD = 0.25, 0.75  # error of the prediction, relative to it, that widens or narrows
-_PREPARATION = 0.05  # share of the budget that goes into the first probes
+_PREPARATION = 20  # batches that give the first probes
+_PREPARATION_SHARE = 0.05  # of the budget that they may take
 _PARTS = 4  # of a batch, each with a probe of its own
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
@@ -38,6 +38,8 @@ class ProbedState:
 
     theta: Tensor  # (d,) present point, always in C
     batches: Shuffler
+    whole: bool  # every batch is the whole data, and g is smooth: the steps are Newton's
+    region: TrustRegion
     generator: torch.Generator
     curvature: Curvature
     gradient: Tensor  # (d,) running average of the sub-gradients, shrunk by `gradient_weight`
@@ -46,8 +48,7 @@ class ProbedState:
     good: Tensor  # (d,) the point to return to after a bad stretch
     good_loss: float = math.inf  # average batch loss when `good` was kept
     gradient_weight: float = 0.0
-    radius: float = _FIRST_RADIUS  # the step's quadratic form may be this share of the loss
-    damping: float = _FIRST_DAMPING  # added to C, relative to the mean of its diagonal
+    floor: float = 1e-2  # |r| below this share of its mean counts as that
     loss: float = math.nan  # running average of the batch losses
     pending: list[Tensor] = field(default_factory=list)  # probes not yet in the curvature
     probes: float = 0.0  # how many probes the curvature averages over
@@ -56,10 +57,11 @@ class ProbedState:
 
 
 @dataclass(frozen=True)
-class _Move:
-    step: Tensor  # (d,)
-    form: float  # s^T (C + damping) s
-    bound: bool  # whether the trust region shortened it
+class _Look:
+    """What one batch says at the present point."""
+
+    loss: float
+    gradient: Tensor  # (d,) of the batch's data term and of the quadratic part of g
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,9 @@ class Probed:
     """theta <- argmin over C of gradient . s + 1/(2 length) s^T (C + damping) s + g(theta + s).
 
     Nothing needs tuning: the trust region and the damping follow from how well the quadratic
-    predicts the change of the batch loss, which is measured every few steps.
+    predicts the change of the batch loss, which is measured every few steps. Where all rows fit
+    into one batch and g is smooth, conjugate gradients on that batch's own curvature make each step
+    a Newton step.
     """
 
     batch_size: int | None = None  # None: from the number of activations of one row
@@ -75,7 +79,7 @@ class Probed:
     momentum: float = 0.9
     curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
     window: int = 300  # steps whose probes the curvature averages over in the long run
-    floor: float = 1e-2  # |r| below this share of its mean counts as that
+    floor: float = 1e-2  # |r| below this share of its mean is rounded off; it falls with the budget
     renewal: int = 5  # steps from one factorisation, and one look at the prediction, to the next
     measures_stationarity: bool = field(default=False, init=False, repr=False)
 
@@ -91,10 +95,15 @@ class Probed:
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> ProbedState:
         """Begin at theta; the curvature is probed in the first step, which knows the budget."""
-        size = self.batch_size or fitting_batch_size(problem)
+        batches = Shuffler(
+            problem.n_rows, self.batch_size or fitting_batch_size(problem), generator
+        )
+        whole = problem.penalty.is_quadratic and batches.batch_size == problem.n_rows
         return ProbedState(
             theta=theta,
-            batches=Shuffler(problem.n_rows, size, generator),
+            batches=batches,
+            whole=whole,
+            region=exact_region() if whole else TrustRegion(),
             generator=generator,
             curvature=curvature_for(problem, self.curvature),
             gradient=torch.zeros_like(theta),
@@ -106,35 +115,43 @@ class Probed:
 
     def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         """Probe the curvature where the run begins, for a small share of the time at most."""
-        for _ in range(math.ceil(self.window / 4)):
+        for _ in range(_PREPARATION):
             self._look(problem, state, problem.rows.take(state.batches.next()))
-            if budget.progress > _PREPARATION:
+            if budget.progress > _PREPARATION_SHARE:
                 break
         self._absorb(state)
         self._factor(problem, state)
 
     def step(self, problem: Problem, state: ProbedState, budget: Budget) -> Step:
-        """One batch: its sub-gradient and one probe, then one damped Newton step."""
+        """One batch: its sub-gradient and its probes, then one damped Newton step."""
+        state.floor = self._floor(budget, state.whole)
         if not state.probes:
             self.prepare(problem, state, budget)
         batch = problem.rows.take(state.batches.next())
-        cautious = state.steps < _CAUTIOUS
-        renewing = cautious or (state.steps + 1) % self.renewal == 0
-        probing = renewing or not state.curvature.costly
-        loss, gradient = self._look(problem, state, batch, probing=probing)
-        if not self._healthy(state, loss):
+        measuring = state.whole or state.steps < _CAUTIOUS or (state.steps + 1) % self.renewal == 0
+        look = self._look(problem, state, batch, probing=measuring or not state.curvature.costly)
+        if not self._healthy(state, look.loss):
             return Step()
         state.steps += 1
-        if renewing:
+        if measuring:
             self._absorb(state)
             self._factor(problem, state)
-        length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
-        move = self._move(problem, state, length)
         before = state.theta
-        state.theta = before + move.step
-        if renewing:
-            change = float(problem.losses(state.theta, batch).mean()) - loss
-            if not self._trust(state, move, change, float(gradient @ move.step)):
+        if state.whole:
+            state.loss = look.loss
+            move, form = self._newton(problem, state, batch, look.gradient)
+        else:
+            length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
+            move, form = self._damped_step(problem, state, length)
+        move, form = _shortened(move, form, state.region.radius * state.loss)
+        state.theta = before + move
+        if measuring:
+            predicted = float(look.gradient @ move) + 0.5 * form
+            ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
+            with torch.no_grad():
+                after = float(problem.losses(state.theta, batch).mean())
+            actual = after - look.loss + float(ridge @ move)
+            if not state.region.judge(predicted, actual, form, state.loss):
                 state.theta = before
         if state.average is not None:
             state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
@@ -144,17 +161,22 @@ class Probed:
         """The present point and the average of the latest ones."""
         return [state.theta] if state.average is None else [state.theta, state.average]
 
+    def _floor(self, budget: Budget, whole: bool) -> float:
+        """Round off kinks generously first and little at the end; exact steps allow more of both."""
+        decades, progress = (2.0 if whole else 1.0), (budget.progress if budget.bounded else 0.5)
+        return float(self.floor * 10 ** (decades * (0.5 - progress)))
+
     def _look(
         self, problem: Problem, state: ProbedState, batch: Batch, *, probing: bool = True
-    ) -> tuple[float, Tensor]:
-        """Take the batch's loss and data sub-gradient into the averages, and keep its probes.
+    ) -> _Look:
+        """Take the batch's loss and sub-gradient into the averages, and keep its probes.
 
         Each part of the batch gives a probe of its own: as many backward passes over the batch as
         one probe of the whole would need, and several directions instead of one.
         """
         rows = batch[0].shape[0]
         size = math.ceil(rows / _PARTS) if probing else rows
-        loss, gradient = 0.0, torch.zeros_like(state.theta)
+        loss, gradient = 0.0, problem.penalty.quadratic.to(state.theta) * state.theta
         for first in range(0, rows, size):
             part = tuple(tensor[first : first + size] for tensor in batch)
             share = part[0].shape[0] / rows
@@ -166,21 +188,20 @@ class Probed:
                 self._absorb(state)
             rate = max(0.05, 1.0 / (state.steps + 1))
             state.loss = loss if math.isnan(state.loss) else state.loss + rate * (loss - state.loss)
-            whole = gradient + problem.penalty.quadratic.to(gradient) * state.theta
-            state.gradient.lerp_(whole, 1 - self.momentum)
+            state.gradient.lerp_(gradient, 1 - self.momentum)
             state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
-        return loss, gradient
+        return _Look(loss, gradient)
 
     def _differentiate(
         self, problem: Problem, state: ProbedState, batch: Batch, *, probing: bool
     ) -> tuple[float, Tensor]:
         """Mean loss and its sub-gradient; a probe v with E[v v^T] = C joins the pending ones."""
         model = linearize(problem, state.theta, batch)
-        losses, slopes = problem.loss.value_and_slope(model.residual)
+        slopes, weights = problem.loss.quadratic(model.residual, state.floor)
         if probing:
-            weights = problem.loss.curvature_weights(model.residual, self.floor)
             state.pending.append(model.probes(weights, 1, state.generator)[0])
-        return float(losses.mean()), model.adjoint(slopes / len(losses))
+        loss = float(problem.loss(model.residual).mean())
+        return loss, model.adjoint(slopes / len(slopes))
 
     def _absorb(self, state: ProbedState) -> None:
         """Move the pending probes into the curvature; its memory grows with the steps taken."""
@@ -197,22 +218,28 @@ class Probed:
         split = 0.0 if problem.penalty.is_quadratic else state.curvature.scale
         state.split = max(split, torch.finfo(state.theta.dtype).tiny)
         extra = problem.penalty.quadratic.to(state.theta.device) + split
-        state.curvature.factor(state.damping, extra)
+        state.curvature.factor(state.region.damping, extra)
 
-    def _move(self, problem: Problem, state: ProbedState, length: float) -> _Move:
-        """The damped Newton step, shortened to the trust region."""
+    def _newton(
+        self, problem: Problem, state: ProbedState, batch: Batch, gradient: Tensor
+    ) -> tuple[Tensor, float]:
+        """The Newton step on the batch's own quadratic and its form."""
+        model = linearize(problem, state.theta, batch)
+        _, weights = problem.loss.quadratic(model.residual, state.floor)
+        return newton_step(model, weights, gradient, self._shift(problem, state), state.curvature)
+
+    def _damped_step(
+        self, problem: Problem, state: ProbedState, length: float
+    ) -> tuple[Tensor, float]:
+        """The Newton step on the averaged quadratic, times `length`, and its form."""
         mean = state.gradient / state.gradient_weight
         if problem.penalty.is_quadratic:
             step = -length * state.curvature.solve(mean)
-            form = -length * float(mean @ step)  # s^T A s = length^2 m^T A^{-1} m
-        else:
-            step = self._proximal_step(problem, state, length * mean, length)
-            form = self._form(problem, state, step)
-        allowed = state.radius * state.loss
-        if form <= allowed:
-            return _Move(step, form, bound=False)
-        # A point between two of C lies in C.
-        return _Move(step * math.sqrt(allowed / form), allowed, bound=True)
+            return step, -length * float(mean @ step)  # s^T A s = length^2 m^T A^{-1} m
+        step = self._proximal_step(problem, state, length * mean, length)
+        shift = self._shift(problem, state)
+        form = state.curvature.quadratic(step) + float((shift * step.double().square()).sum())
+        return step, form
 
     def _proximal_step(
         self, problem: Problem, state: ProbedState, slope: Tensor, length: float
@@ -230,33 +257,10 @@ class Probed:
             state.dual = state.dual + free - move
         return move
 
-    def _form(self, problem: Problem, state: ProbedState, move: Tensor) -> float:
-        """s^T (C + damping + quadratic part of g) s."""
-        ridge = problem.penalty.quadratic.to(move.device)
-        shift = ridge + state.damping * state.curvature.scale
-        return state.curvature.quadratic(move) + float((shift * move.double().square()).sum())
-
-    def _trust(self, state: ProbedState, move: _Move, actual: float, slope: float) -> bool:
-        """Adapt region and damping to how well the change was told; False takes the step back.
-
-        A loss that fell far more than foreseen counts as badly told too: the quadratic does not
-        hold there, and such leaps end in dead units.
-        """
-        predicted = slope + 0.5 * move.form
-        scale = max(abs(predicted), 0.5 * move.form)
-        if scale < 1e-5 * abs(state.loss):
-            return True  # below the rounding of the losses
-        error = abs(actual - predicted) / scale
-        if error > _BAD:
-            used = min(state.radius, move.form / state.loss)
-            state.radius = max(used / 2, _LEAST_RADIUS)
-            state.damping = min(state.damping * 1.5, _MOST_DAMPING)
-            return actual <= 0
-        if error < _GOOD and move.bound:
-            state.radius = min(state.radius * 1.5, _MOST_RADIUS)
-        elif error < _GOOD:
-            state.damping = max(state.damping / 1.3, _LEAST_DAMPING)
-        return True
+    def _shift(self, problem: Problem, state: ProbedState) -> Tensor:
+        """What is added to the diagonal of C: the damping and the quadratic part of g."""
+        damping = state.region.damping * state.curvature.scale
+        return problem.penalty.quadratic.to(state.theta) + damping
 
     def _healthy(self, state: ProbedState, loss: float) -> bool:
         """Keep a good point now and then; go back to it when the loss has run away."""
@@ -265,10 +269,14 @@ class Probed:
             state.gradient.zero_()
             state.gradient_weight = 0.0
             state.loss = state.good_loss if math.isfinite(state.good_loss) else math.nan
-            state.radius = max(state.radius / 4, _LEAST_RADIUS)
-            state.damping = min(state.damping * 4, _MOST_DAMPING)
+            state.region.retreat()
             state.pending.clear()
             return False
         if state.steps % 50 == 0 and state.loss < state.good_loss:
             state.good, state.good_loss = state.theta.clone(), state.loss
         return True
+
+
+def _shortened(step: Tensor, form: float, allowed: float) -> tuple[Tensor, float]:
+    """The step cut to the trust region; a point between two of C lies in C."""
+    return (step, form) if form <= allowed else (step * math.sqrt(allowed / form), allowed)

@@ -10,11 +10,16 @@ from torch import Tensor, nn
 from proxlin.problem import Problem
 
 _ACTIVATIONS = 2**20  # of one batch
+_WHOLE = 2**19  # numbers of all rows, up to which every batch is the whole data
 
 
 def fitting_batch_size(problem: Problem) -> int:
-    """A power of two between 32 and 1024 whose batch has about a million activations."""
-    rows = _ACTIVATIONS // max(activations_of_a_row(problem), 1)
+    """All rows if they are few, else a power of two with about a million activations a batch."""
+    activations = activations_of_a_row(problem)
+    inputs = sum(tensor.numel() for tensor in problem.rows.take(slice(0, 1)))
+    if problem.n_rows * (activations + inputs) <= _WHOLE:
+        return problem.n_rows
+    rows = _ACTIVATIONS // max(activations, 1)
     size = 1 << max(rows, 1).bit_length() - 1
     return min(max(size, 32), 1024, problem.n_rows)
 

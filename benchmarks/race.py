@@ -1,0 +1,66 @@
+"""One run of one method against the clock; what it reached is measured after the clock stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxlin.budget import Budget
+from proxlin.problem import Problem
+
+_CURVE_ROWS = 1_024  # rows on which the curve is drawn
+_FINAL_ROWS = 8_192  # rows on which the end is measured
+_NOTES = 24  # points of a curve, evenly spaced in log time
+_FIRST_NOTE = 0.01  # share of the time
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a method reached, and when."""
+
+    seconds: list[float]  # of the notes
+    curve: list[float]  # objective on the curve's rows at those times
+    objective: float  # on the rows for the end, at the best of the method's candidates
+    steps: int
+
+    def when_below(self, objective: float) -> float | None:
+        """The first second at which the curve is at most this."""
+        pairs = zip(self.seconds, self.curve, strict=True)
+        return next((when for when, value in pairs if value <= objective), None)
+
+
+def race(problem: Problem, method: Any, seconds: float, seed: int) -> Run:
+    """Let the method step until the time is up; objectives are estimates on fixed rows."""
+    torch.set_flush_denormal(True)
+    marks = [seconds * _FIRST_NOTE ** (1 - k / (_NOTES - 1)) for k in range(_NOTES)]
+    budget = Budget(seconds, None)
+    start = problem.penalty.project(problem.theta())
+    state = method.init(problem, start.clone(), torch.Generator().manual_seed(seed))
+    notes: list[tuple[float, Tensor]] = []
+    while not budget.expired():
+        method.step(problem, state, budget)
+        budget.iteration += 1
+        if marks and budget.seconds >= marks[0]:
+            notes.append((budget.seconds, method.candidates(state)[0].clone()))
+            marks = [mark for mark in marks if mark > budget.seconds]
+    candidates = method.candidates(state)
+    rows = _rows(problem, _FINAL_ROWS, seed)
+    objective, best = min(
+        ((problem.objective(theta, rows), k) for k, theta in enumerate(candidates))
+    )
+    notes.append((seconds, candidates[best]))
+    few = _rows(problem, _CURVE_ROWS, seed)
+    return Run(
+        seconds=[when for when, _ in notes],
+        curve=[problem.objective(theta, few) for _, theta in notes],
+        objective=objective,
+        steps=budget.iteration,
+    )
+
+
+def _rows(problem: Problem, count: int, seed: int) -> Tensor:
+    order = torch.randperm(problem.n_rows, generator=torch.Generator().manual_seed(1_000 + seed))
+    return order[:count]

@@ -1,0 +1,248 @@
+"""What people use today, as methods for the same loop: torch's optimisers and pypose's LM.
+
+Each rival sees the objective with g in it, projects on C after every step, and takes its step with
+autograd on the whole net at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxlin.budget import Budget
+from proxlin.methods import Step
+from proxlin.problem import Problem
+from proxlin.rows import Batch, Shuffler
+
+BATCH = 64
+_FIXED_ROWS = 4_096  # that L-BFGS sees: a batch that changes would break its memory
+_DENSE_JACOBIAN = 1_000  # most parameters for which pypose's dense Jacobian is of use
+
+Optimizers = list[torch.optim.Optimizer]
+
+
+@dataclass
+class RivalState:
+    """Memory of a torch optimiser on this problem."""
+
+    leaves: list[Tensor]  # one for each parameter; a kernel is a matrix with a row for each unit
+    optimizers: Optimizers
+    rates: list[float]  # learning rate of each optimiser before the schedule
+    batches: Shuffler
+
+
+@dataclass(frozen=True)
+class FirstOrder:
+    """A torch optimiser with a cosine schedule on batches of 64 rows."""
+
+    make: Callable[[list[Tensor], float], Optimizers]
+    learning_rate: float
+    measures_stationarity: bool = False
+
+    def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> RivalState:
+        """Begin at theta."""
+        leaves = _leaves(problem, theta)
+        optimizers = self.make(leaves, self.learning_rate)
+        rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+        return RivalState(leaves, optimizers, rates, Shuffler(problem.n_rows, BATCH, generator))
+
+    def step(self, problem: Problem, state: RivalState, budget: Budget) -> Step:
+        """One batch, one step."""
+        share = 0.5 * (1 + math.cos(math.pi * budget.progress))
+        for optimizer, rate in zip(state.optimizers, state.rates, strict=True):
+            optimizer.param_groups[0]["lr"] = rate * share
+        _backward(problem, state.leaves, problem.rows.take(state.batches.next()))
+        for optimizer in state.optimizers:
+            optimizer.step()
+        _project(problem, state.leaves)
+        return Step()
+
+    def candidates(self, state: RivalState) -> list[Tensor]:
+        """The present point."""
+        return [_joined(state.leaves)]
+
+
+@dataclass
+class LBFGSState:
+    """Memory of an L-BFGS run."""
+
+    leaves: list[Tensor]
+    optimizer: torch.optim.LBFGS
+    rows: Tensor  # the fixed sample
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """torch.optim.LBFGS with a strong Wolfe search on a fixed sample of the rows."""
+
+    measures_stationarity: bool = False
+
+    def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> LBFGSState:
+        """Begin at theta."""
+        leaves = _leaves(problem, theta)
+        optimizer = torch.optim.LBFGS(
+            leaves, max_iter=1, history_size=20, line_search_fn="strong_wolfe"
+        )
+        rows = torch.randperm(problem.n_rows, generator=generator)[:_FIXED_ROWS]
+        return LBFGSState(leaves, optimizer, rows)
+
+    def step(self, problem: Problem, state: LBFGSState, _budget: Budget) -> Step:
+        """One iteration with its line search."""
+        state.optimizer.step(  # type: ignore[no-untyped-call]
+            lambda: _backward_in_chunks(problem, state.leaves, state.rows)
+        )
+        _project(problem, state.leaves)
+        return Step()
+
+    def candidates(self, state: LBFGSState) -> list[Tensor]:
+        """The present point."""
+        return [_joined(state.leaves)]
+
+
+def _leaves(problem: Problem, theta: Tensor) -> list[Tensor]:
+    """The parameters as leaves; kernels as matrices, which is what Muon takes."""
+    parts = problem.layout.split(theta.detach())
+    flat = [part.flatten(1) if part.ndim > 2 else part for part in parts.values()]
+    return [part.clone().requires_grad_(True) for part in flat]
+
+
+def _joined(leaves: list[Tensor]) -> Tensor:
+    return torch.cat([leaf.detach().flatten() for leaf in leaves])
+
+
+def _objective(problem: Problem, leaves: list[Tensor], batch: Batch) -> Tensor:
+    theta = torch.cat([leaf.flatten() for leaf in leaves])
+    return problem.losses(theta, batch).mean() + problem.penalty.value(theta)
+
+
+def _backward(problem: Problem, leaves: list[Tensor], batch: Batch) -> None:
+    """Leave the gradient of the objective on the batch in the leaves."""
+    for leaf in leaves:
+        leaf.grad = None
+    with torch.enable_grad():
+        _objective(problem, leaves, batch).backward()  # type: ignore[no-untyped-call]
+
+
+def _backward_in_chunks(problem: Problem, leaves: list[Tensor], rows: Tensor) -> Tensor:
+    """The objective on the rows, its gradient left in the leaves."""
+    for leaf in leaves:
+        leaf.grad = None
+    total = torch.zeros(())
+    with torch.enable_grad():
+        for batch in problem.chunks(index=rows):
+            value = _objective(problem, leaves, batch) * (batch[0].shape[0] / len(rows))
+            value.backward()  # type: ignore[no-untyped-call]
+            total += value.detach()
+    return total
+
+
+def _project(problem: Problem, leaves: list[Tensor]) -> None:
+    if problem.penalty.constrained:
+        point = problem.penalty.project(_joined(leaves))
+        with torch.no_grad():
+            for leaf, part in zip(leaves, problem.layout.split(point).values(), strict=True):
+                leaf.copy_(part.reshape(leaf.shape))
+
+
+def _adam(leaves: list[Tensor], rate: float) -> Optimizers:
+    return [torch.optim.Adam(leaves, lr=rate)]
+
+
+def _adamw(leaves: list[Tensor], rate: float) -> Optimizers:
+    return [torch.optim.AdamW(leaves, lr=rate)]
+
+
+def _sgd(leaves: list[Tensor], rate: float) -> Optimizers:
+    return [torch.optim.SGD(leaves, lr=rate, momentum=0.9)]
+
+
+def _muon(leaves: list[Tensor], rate: float) -> Optimizers:
+    """Muon for matrices, Adam for the rest, with steps of the same size (RMS) as Adam's."""
+    matrices = [leaf for leaf in leaves if leaf.ndim == 2]
+    rest = [leaf for leaf in leaves if leaf.ndim != 2]
+    found: Optimizers = []
+    if matrices:
+        muon: Any = torch.optim.Muon(
+            matrices, lr=rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"
+        )
+        found.append(muon)
+    if rest:
+        found.append(torch.optim.Adam(rest, lr=rate))
+    return found
+
+
+class LevenbergMarquardt:
+    """pypose's Levenberg-Marquardt with a pseudo-Huber kernel, on batches it can hold densely."""
+
+    measures_stationarity = False
+
+    def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> Any:
+        """Begin at theta."""
+        pp = import_module("pypose")  # an extra of the benchmarks, slow to import
+
+        model = _ResidualNet(problem, theta)
+        optimizer = pp.optim.LM(
+            model,
+            strategy=pp.optim.strategy.Adaptive(damping=1e-2),
+            kernel=pp.optim.kernel.PseudoHuber(),
+            corrector=pp.optim.corrector.FastTriggs(pp.optim.kernel.PseudoHuber()),
+        )
+        numbers = 2**11  # a dense Jacobian by reverse mode costs one backward pass for each
+        rows = max(1, min(problem.n_rows, numbers // problem.n_outputs))
+        return _LMState(model, optimizer, Shuffler(problem.n_rows, rows, generator))
+
+    def step(self, problem: Problem, state: Any, _budget: Budget) -> Step:
+        """One batch, one damped step."""
+        batch = problem.rows.take(state.batches.next())
+        with torch.enable_grad():
+            state.optimizer.step(batch)
+        with torch.no_grad():
+            state.model.theta.copy_(problem.penalty.project(state.model.theta.detach()))
+        return Step()
+
+    def candidates(self, state: Any) -> list[Tensor]:
+        """The present point."""
+        return [state.model.theta.detach().clone()]
+
+
+@dataclass
+class _LMState:
+    model: _ResidualNet
+    optimizer: Any
+    batches: Shuffler
+
+
+class _ResidualNet(nn.Module):
+    """The residual rows as the output of a module with one parameter."""
+
+    def __init__(self, problem: Problem, theta: Tensor) -> None:
+        super().__init__()
+        self.problem = problem
+        self.theta = nn.Parameter(theta.clone())
+
+    def forward(self, *batch: Tensor) -> Tensor:
+        """F(theta; x), (B, N)."""
+        return self.problem.residual(self.theta, batch)
+
+
+def rivals_for(problem: Problem) -> dict[str, list[Any]]:
+    """Each rival with the settings of which the best counts."""
+    families = {
+        "adam": (_adam, (1e-3, 3e-3, 1e-2)),
+        "adamw": (_adamw, (1e-3, 3e-3, 1e-2)),
+        "muon": (_muon, (1e-3, 3e-3, 1e-2)),
+        "sgd": (_sgd, (1e-4, 1e-3, 1e-2)),
+    }
+    found: dict[str, list[Any]] = {
+        name: [FirstOrder(make, rate) for rate in rates] for name, (make, rates) in families.items()
+    }
+    found["l-bfgs"] = [LBFGS()]
+    if problem.layout.size <= _DENSE_JACOBIAN and not problem.penalty.constrained:
+        found["lm"] = [LevenbergMarquardt()]
+    return found
