@@ -18,8 +18,8 @@ from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor, read_table
-from proxlin.factorize import Cells, RowNorm, Stream, check_rank
-from proxlin.factorize.fit import Fit, embed_rows, fit_batches, fit_rows, fit_stream
+from proxlin.factorize import Cells, RowNorm, Stream, check_known, check_rank
+from proxlin.factorize.fit import Fit, embed_rows, fit_stream, fit_table
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -166,28 +166,17 @@ class RobustFactorization(
         cells = self._read(X, reset=True)
         rank = self._rank(cells)
         tol = _TOL if self.tol is None else self.tol
-        if self.batch_size is None:
-            found = fit_rows(
-                cells,
-                rank,
-                norm,
-                by_column=self.robust == "columns",
-                tol=tol,
-                max_iter=self.max_iter,
-                max_seconds=self.max_seconds,
-                seed=self._seed(),
-            )
-        else:
-            found = fit_batches(
-                cells,
-                rank,
-                norm,
-                by_column=self.robust == "columns",
-                batch=self.batch_size,
-                max_iter=self.max_iter,
-                max_seconds=self.max_seconds,
-                seed=self._seed(),
-            )
+        found = fit_table(
+            cells,
+            rank,
+            norm,
+            by_column=self.robust == "columns",
+            batch=self.batch_size,
+            tol=tol,
+            max_iter=self.max_iter,
+            max_seconds=self.max_seconds,
+            seed=self._seed(),
+        )
         self._keep(found)
         return self._out(found.u)
 
@@ -251,7 +240,7 @@ class RobustFactorization(
         table = read_table(self, X, reset=reset, allow_nan=True)
         dtype = torch.float32 if table.dtype == np.float32 else torch.float64
         cells = Cells.of(as_tensor(table, dtype=dtype, device=self._torch_device()))
-        _check_known(cells, columns=reset)
+        check_known(cells, columns=reset)
         if self._non_negative and bool((cells.values < 0).any()):
             least = float(cells.values.min())
             raise InvalidInputError(
@@ -303,16 +292,3 @@ class RobustNMF(RobustFactorization):
     """
 
     _non_negative = True
-
-
-def _check_known(cells: Cells, *, columns: bool) -> None:
-    """Refuse rows, and if asked columns, without a single known cell."""
-    if cells.known is None:
-        return
-    for axis, name in ((1, "row"), (0, "column")) if columns else ((1, "row"),):
-        empty = (~cells.known.any(axis)).nonzero().flatten()
-        if len(empty):
-            raise InvalidInputError(
-                f"X must have a known cell in every {name}; {len(empty)} {name}(s) hold only NaN,"
-                f" the first is {int(empty[0])}. Drop them."
-            )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proxlin.errors import InvalidInputError
+
 _TEMPORARIES = 16  # tables of a chunk's size that a step holds at once
 
 
@@ -47,3 +49,16 @@ class Cells:
             rows = slice(start, min(n, start + size))
             x = self.values[rows]
             yield rows, x, None if self.known is None else self.known[rows].to(x.dtype)
+
+
+def check_known(cells: Cells, *, columns: bool) -> None:
+    """Refuse rows, and if asked columns, without a single known cell."""
+    if cells.known is None:
+        return
+    for axis, name in ((1, "row"), (0, "column")) if columns else ((1, "row"),):
+        empty = (~cells.known.any(axis)).nonzero().flatten()
+        if len(empty):
+            raise InvalidInputError(
+                f"X must have a known cell in every {name}; {len(empty)} {name}(s) hold only NaN,"
+                f" the first is {int(empty[0])}. Drop them."
+            )

@@ -64,6 +64,42 @@ def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:
     return filled
 
 
+def fit_table(
+    cells: Cells,
+    rank: int,
+    norm: RowNorm,
+    *,
+    by_column: bool,
+    batch: int | None,
+    tol: float,
+    max_iter: int | None,
+    max_seconds: float | None,
+    seed: int,
+) -> Fit:
+    """A factorisation of the whole table: by sweeps, or in batches of rows if a size is given."""
+    if batch is None:
+        return fit_rows(
+            cells,
+            rank,
+            norm,
+            by_column=by_column,
+            tol=tol,
+            max_iter=max_iter,
+            max_seconds=max_seconds,
+            seed=seed,
+        )
+    return fit_batches(
+        cells,
+        rank,
+        norm,
+        by_column=by_column,
+        batch=batch,
+        max_iter=max_iter,
+        max_seconds=max_seconds,
+        seed=seed,
+    )
+
+
 def fit_rows(
     cells: Cells,
     rank: int,
