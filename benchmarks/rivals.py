@@ -79,30 +79,37 @@ class LBFGSState:
 
 @dataclass(frozen=True)
 class LBFGS:
-    """torch.optim.LBFGS with a strong Wolfe search on a fixed sample of the rows."""
+    """torch.optim.LBFGS with a strong Wolfe search on a fixed sample of the rows.
+
+    Where a kink has spoilt its memory and the search finds nothing, it starts afresh.
+    """
 
     measures_stationarity: bool = False
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> LBFGSState:
         """Begin at theta."""
         leaves = _leaves(problem, theta)
-        optimizer = torch.optim.LBFGS(
-            leaves, max_iter=1, history_size=20, line_search_fn="strong_wolfe"
-        )
         rows = torch.randperm(problem.n_rows, generator=generator)[:_FIXED_ROWS]
-        return LBFGSState(leaves, optimizer, rows)
+        return LBFGSState(leaves, _lbfgs(leaves), rows)
 
     def step(self, problem: Problem, state: LBFGSState, _budget: Budget) -> Step:
         """One iteration with its line search."""
+        before = _joined(state.leaves)
         state.optimizer.step(  # type: ignore[no-untyped-call]
             lambda: _backward_in_chunks(problem, state.leaves, state.rows)
         )
+        if torch.equal(before, _joined(state.leaves)):
+            state.optimizer = _lbfgs(state.leaves)
         _project(problem, state.leaves)
         return Step()
 
     def candidates(self, state: LBFGSState) -> list[Tensor]:
         """The present point."""
         return [_joined(state.leaves)]
+
+
+def _lbfgs(leaves: list[Tensor]) -> torch.optim.LBFGS:
+    return torch.optim.LBFGS(leaves, max_iter=1, history_size=20, line_search_fn="strong_wolfe")
 
 
 def _leaves(problem: Problem, theta: Tensor) -> list[Tensor]:

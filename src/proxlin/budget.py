@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from proxlin._checks import check_count, check_positive
 from proxlin.result import Status
 
 
 class Budget:
-    """The time and step limits of one run; methods read their schedules off `progress`."""
+    """The time and step limits of one run; methods read their schedules off `progress`.
 
-    def __init__(self, max_seconds: float | None, max_iter: int | None) -> None:
+    `clock` tells the seconds; `time.process_time` for seconds of the processor.
+    """
+
+    def __init__(
+        self,
+        max_seconds: float | None,
+        max_iter: int | None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.max_seconds = (
             None if max_seconds is None else check_positive("max_seconds", max_seconds)
         )
         self.max_iter = None if max_iter is None else check_count("max_iter", max_iter, minimum=0)
         self.iteration = 0
         self.reserve = 0.0  # seconds kept back for the last evaluation
-        self._started = time.perf_counter()
+        self._clock = clock
+        self._started = clock()
 
     @property
     def seconds(self) -> float:
         """Seconds since the run began."""
-        return time.perf_counter() - self._started
+        return self._clock() - self._started
 
     @property
     def bounded(self) -> bool:

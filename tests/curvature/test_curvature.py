@@ -87,12 +87,36 @@ def test_kronecker_block_is_exact_for_a_kronecker_product():
     block = KroneckerBlock(3, 4, a)
     block.left.copy_(left * right.trace())  # E[V V^T]
     block.right.copy_(right * left.trace())  # E[V^T V]
-    block.factor(0.2, torch.zeros(3, 4, dtype=torch.float64))
     dense = torch.kron(left, right)
-    damped = dense + 0.2 * dense.diagonal().mean() * torch.eye(12)
     g = torch.randn(12, generator=generator, dtype=torch.float64)
-    torch.testing.assert_close(block.solve(g.view(3, 4)).flatten(), torch.linalg.solve(damped, g))
+    block.factor(1e-14, torch.zeros(3, 4, dtype=torch.float64))
+    torch.testing.assert_close(
+        block.solve(g.view(3, 4)).flatten(), torch.linalg.solve(dense, g), rtol=1e-5, atol=1e-7
+    )
     assert block.quadratic(g.view(3, 4)) == pytest.approx(float(g @ dense @ g))
+
+
+def test_kronecker_damping_is_at_least_what_was_asked_for():
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(3, 3, generator=generator, dtype=torch.float64)
+    b = torch.randn(4, 2, generator=generator, dtype=torch.float64)
+    left, right = a @ a.T, b @ b.T  # right is singular
+    block = KroneckerBlock(3, 4, a)
+    block.left.copy_(left * right.trace())
+    block.right.copy_(right * left.trace())
+    block.factor(0.2, torch.full((3, 4), 0.3, dtype=torch.float64))
+    inverse = torch.stack([block.solve(e.view(3, 4)).flatten() for e in torch.eye(12).double()])
+    dense = torch.kron(left, right)
+    added = torch.linalg.eigvalsh(torch.linalg.inv(inverse) - dense)
+    # The least is reached where both factors vanish; here the left one does not.
+    asked = 0.2 * float(dense.diagonal().mean()) + 0.3
+    assert float(added.min()) >= asked * (1 - 1e-9)
+    block.left.copy_(torch.diag(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)))
+    block.right.copy_(torch.diag(torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)))
+    block.factor(0.0, torch.full((3, 4), 0.3, dtype=torch.float64))
+    corner = torch.zeros(3, 4, dtype=torch.float64)
+    corner[2, 3] = 1.0
+    torch.testing.assert_close(block.solve(corner), corner / 0.3)
 
 
 def test_kronecker_average_converges_to_the_product():

@@ -11,7 +11,6 @@ from torch import Tensor
 from proxlin.curvature.factor import SMALLEST, damped_cholesky
 from proxlin.curvature.layers import LayerPiece
 
-_ENOUGH_NEWS = 0.1  # an eigenbasis costs many steps, and changes slowly
 _NARROW = 32  # beyond, Kronecker factors cost less and hold what couples the units
 _BLOCK_NUMBERS = 2**23  # entries that the unit blocks of one layer may hold
 
@@ -69,18 +68,17 @@ class KroneckerBlock:
     """C ~ left (x) right / trace, from E[V V^T] and E[V^T V] of the layer's probes V.
 
     If C is a Kronecker product this is exact, since then E[V V^T] = L tr R, E[V^T V] = R tr L.
-    Memory 3 * (units^2 + width^2) numbers.
+    The damping is split between the factors, so that two Cholesky factorisations suffice.
+    Memory 2 * (units^2 + width^2) numbers.
     """
 
     def __init__(self, units: int, width: int, like: Tensor) -> None:
         self.left = like.new_zeros(units, units)
         self.right = like.new_zeros(width, width)
-        self._left_basis = self._right_basis = self._spectrum = self._damped = torch.empty(0)
-        self._news = math.inf  # share of the average that is newer than the eigenbases
+        self._left_inverse = self._right_inverse = torch.empty(0)
 
     def add(self, rows: Tensor, weight: float) -> None:
         """Average in the probes' rows (K, units, width)."""
-        self._news += weight
         side = rows.transpose(0, 1).flatten(1)
         self.left.addmm_(side, side.T, beta=1 - weight, alpha=weight / rows.shape[0])
         tall = rows.flatten(0, 1)
@@ -91,29 +89,26 @@ class KroneckerBlock:
         return float(self.left.diagonal().sum())
 
     def factor(self, damping: float, extra: Tensor) -> None:
-        """Renew the damping, and the eigenbases when enough is new.
+        """Renew the inverses of (left + a I) and of (right + b I) with a b = the damping.
 
-        The largest `extra` of the layer stands for all of them.
+        The ratio of a to b is that of the mean diagonals of left and right; the largest `extra` of
+        the layer stands for all of them.
         """
-        trace = max(self.trace(), torch.finfo(self.left.dtype).tiny)
-        if self._news >= _ENOUGH_NEWS:
-            left, self._left_basis = torch.linalg.eigh(self.left)
-            right, self._right_basis = torch.linalg.eigh(self.right)
-            self._spectrum = torch.outer(left.clamp_min(0), right.clamp_min(0)) / trace
-            self._news = 0.0
-        shift = damping * trace / self._spectrum.numel() + extra.max().to(self.left.dtype)
-        self._damped = self._spectrum + shift.clamp_min(SMALLEST)
-
-    def _rotate(self, matrix: Tensor) -> Tensor:
-        return self._left_basis.T @ matrix @ self._right_basis
+        units, width = len(self.left), len(self.right)
+        trace = max(self.trace(), SMALLEST)
+        shift = damping * trace / (units * width) + float(extra.max())
+        share = math.sqrt(max(shift, SMALLEST) * trace)  # of a b
+        self._left_inverse = _inverse(self.left, share * math.sqrt(width / units)) * trace
+        self._right_inverse = _inverse(self.right, share * math.sqrt(units / width))
 
     def solve(self, matrix: Tensor) -> Tensor:
-        """Divide by the damped spectrum in the eigenbasis."""
-        return self._left_basis @ (self._rotate(matrix) / self._damped) @ self._right_basis.T
+        """Multiply with the inverse factors."""
+        return self._left_inverse @ matrix @ self._right_inverse
 
     def quadratic(self, matrix: Tensor) -> float:
-        """The squared coordinates in the eigenbasis, weighted with the spectrum."""
-        return float((self._rotate(matrix).square() * self._spectrum).sum(dtype=torch.float64))
+        """<M, L M R> / trace."""
+        image = self.left @ matrix @ self.right / max(self.trace(), SMALLEST)
+        return float((matrix * image).sum(dtype=torch.float64))
 
 
 class DiagonalBlock:
@@ -191,3 +186,9 @@ def _block(piece: LayerPiece, like: Tensor) -> LayerBlock:
     if piece.units**2 + piece.width**2 <= _BLOCK_NUMBERS:
         return KroneckerBlock(piece.units, piece.width, like)
     return DiagonalBlock(piece.units, piece.width, like)
+
+
+def _inverse(matrix: Tensor, shift: float) -> Tensor:
+    """(matrix + shift I)^{-1} in the type of the matrix."""
+    diagonal = torch.full((len(matrix),), shift, dtype=torch.float64, device=matrix.device)
+    return torch.cholesky_inverse(damped_cholesky(matrix, diagonal)).to(matrix.dtype)

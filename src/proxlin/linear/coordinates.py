@@ -3,6 +3,8 @@
 Columns are centred (only with an intercept) and divided by a robust size; targets alike. Without a
 regulariser the columns are also made orthonormal in the row weights a_i = w_i / (1 + ||z_i||^2/k),
 which bound the pull of rows far out, and directions that the data do not span are left out.
+Norms are homogeneous, w ||r|| = (w s) ||r / s||: rows far out are divided by their own size s, or
+rounding in their residuals would drown what the other rows say.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from torch import Tensor
 _CHUNK = 1 << 22  # numbers in one block of rows
 _SAMPLE = 10_000  # rows that medians are taken of: centre and size only need to be sensible
 _FAR_OUT = 1e-6  # damping of a row beyond which it is far out
+_LARGE = 16.0  # typical entry of a row from which on it is divided by its size
 _DEPENDENT = 1e-12  # singular values below this share of the largest count as zero
 
 
@@ -25,7 +28,7 @@ class Coordinates:
 
     design: Tensor  # (n, k) Z
     target: Tensor  # (n, t) V
-    weights: Tensor  # (n,) w, sum 1, all > 0
+    weights: Tensor  # (n,) w s, all > 0, where the w sum to 1
     damping: Tensor  # (n,) a / w
     directions: Tensor  # (k, r) T with T T^T the pseudo-inverse of Z^T diag(a) Z
     transform: Tensor  # (m + 1 or m, k): [B/size; b] = transform theta, in scaled units
@@ -66,9 +69,20 @@ def chunks(rows: int, width: int) -> Iterator[slice]:
 
 
 def choose_coordinates(
-    x: Tensor, y: Tensor, weights: Tensor, *, intercept: bool, whiten: bool, joint: bool
+    x: Tensor,
+    y: Tensor,
+    weights: Tensor,
+    *,
+    intercept: bool,
+    whiten: bool,
+    joint: bool,
+    homogeneous: bool,
 ) -> Coordinates:
-    """Scale the problem; `joint`: one scale for all targets, because a norm couples them."""
+    """Scale the problem.
+
+    `joint`: one scale for all targets, because a norm couples them; `homogeneous`: the loss is a
+    norm, so that rows may be scaled.
+    """
     n, m = x.shape
     sample = slice(None, None, max(1, n // _SAMPLE))
     centre = x[sample].median(0).values if intercept else x.new_zeros(m)
@@ -104,6 +118,8 @@ def choose_coordinates(
         directions = torch.eye(directions.shape[1], dtype=x.dtype)
     else:
         transform = torch.eye(k, dtype=x.dtype)
+    if homogeneous:
+        weights, damping = _shrink_rows(design, target, weights, damping)
     return Coordinates(
         design,
         target,
@@ -117,6 +133,19 @@ def choose_coordinates(
         scale,
         intercept,
     )
+
+
+def _shrink_rows(
+    design: Tensor, target: Tensor, weights: Tensor, damping: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Divide rows far out by a power of 2 near their size, in place; the new weights, dampings."""
+    size = damping.rsqrt()
+    size = torch.where(size > _LARGE, size.log2().round().exp2(), 1.0)
+    for rows in chunks(len(design), design.shape[1]):
+        design[rows] /= size[rows, None]
+    target /= size[:, None]
+    # (w s) (damping s) (z/s) (z/s)^T is what w damping z z^T was.
+    return weights * size, damping * size
 
 
 def _sizes(full: Tensor, sample: Tensor, centre: Tensor) -> Tensor:

@@ -67,7 +67,13 @@ def solve_linear(
     used = weights > 0
     kept = (x, y, weights) if bool(used.all()) else (x[used], y[used], weights[used])
     where = choose_coordinates(
-        kept[0], kept[1], kept[2] / total, intercept=fit_intercept, whiten=free, joint=joint
+        kept[0],
+        kept[1],
+        kept[2] / total,
+        intercept=fit_intercept,
+        whiten=free,
+        joint=joint,
+        homogeneous=row_loss.p != "mse",
     )
     unit = where.scale.square() if row_loss.p == "mse" else where.scale
     charge = charge_for(penalty, where, unit)

@@ -29,6 +29,7 @@ _PREPARATION_SHARE = 0.05  # of the budget that they may take
 _PARTS = 4  # of a batch, each with a probe of its own
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
+_RARELY = 4  # renewals of a costly curvature are that much rarer
 _PROXIMAL_STEPS = 10  # ADMM steps for a term that the factor cannot hold
 
 
@@ -129,11 +130,15 @@ class Probed:
             self.prepare(problem, state, budget)
         batch = problem.rows.take(state.batches.next())
         measuring = state.whole or state.steps < _CAUTIOUS or (state.steps + 1) % self.renewal == 0
-        look = self._look(problem, state, batch, probing=measuring or not state.curvature.costly)
+        costly = state.curvature.costly and not state.whole
+        # Where averaging costs more than a step, it is done every fifth step first, then rarely.
+        rarely = self.renewal * (1 if state.steps < _CAUTIOUS else _RARELY)
+        renewing = (state.steps + 1) % rarely == 0 if costly else measuring
+        look = self._look(problem, state, batch, probing=renewing or not costly)
         if not self._healthy(state, look.loss):
             return Step()
         state.steps += 1
-        if measuring:
+        if renewing:
             self._absorb(state)
             self._factor(problem, state)
         before = state.theta
@@ -162,7 +167,7 @@ class Probed:
         return [state.theta] if state.average is None else [state.theta, state.average]
 
     def _floor(self, budget: Budget, whole: bool) -> float:
-        """Round off kinks generously first and little at the end; exact steps allow more of both."""
+        """Round off kinks generously first and little at the end, by more where steps are exact."""
         decades, progress = (2.0 if whole else 1.0), (budget.progress if budget.bounded else 0.5)
         return float(self.floor * 10 ** (decades * (0.5 - progress)))
 
