@@ -80,8 +80,9 @@ def solve_scaled(
         most = min(_INNER, left)
         steps, missing = descend(phi, point, tol=inner_tol, max_steps=most, budget=budget)
         budget.iteration += steps
-        point.residual = where.design @ point.theta - where.target
+        # Before the residual is computed afresh: its rounding, times rho, would be in the dual.
         point.dual = phi.rows_gradient(point.residual)[1]
+        point.residual = where.design @ point.theta - where.target
         best.see(certify(phi, point, point.dual))
         gap = best.gap
         history.add(
