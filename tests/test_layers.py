@@ -29,6 +29,7 @@ LAYERS = [
     "subproblem",
     "curvature",
     "search",
+    "stationarity",
     "methods",
     "minimize",
     "linear",

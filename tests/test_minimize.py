@@ -11,6 +11,7 @@ from torch import nn
 
 from proxlin import ADMM, MBO, SADM, SGD, Adam, NonNegative, Problem, Ridge, Status, minimize
 from proxlin.errors import InvalidInputError
+from proxlin.linear import solve_linear
 from proxlin.methods import METHODS, Step
 from proxlin.models import linear_regressor
 
@@ -214,3 +215,26 @@ def test_degenerate_data_give_no_nan(p):
         result = minimize(Problem(net, x, p), "probed", max_seconds=None, max_iter=120)
         assert math.isfinite(result.objective)
         assert bool(torch.isfinite(result.theta).all())
+
+
+def test_polishing_reaches_the_optimum_and_measures_it():
+    rough = minimize(problem(dtype=torch.float64), max_seconds=None, max_iter=5)
+    fine = minimize(problem(dtype=torch.float64), max_seconds=None, max_iter=5, polish=20)
+    x, y = planted(dtype=torch.float64)
+    best = solve_linear(x, y, p=1.0).objective
+    assert rough.stationarity is None
+    assert rough.objective > best * (1 + 1e-3)
+    assert fine.objective == pytest.approx(best, rel=1e-5)
+    assert fine.stationarity is not None
+    assert fine.stationarity_rows == len(x)
+    assert fine.iterations > 5
+    assert fine.history.frame()["iteration"].is_monotonic_increasing
+
+
+def test_stationarity_is_measured_on_the_rows_asked_for():
+    start = minimize(problem(), max_seconds=None, max_iter=0, stationarity_rows=50)
+    end = minimize(problem(), max_seconds=None, max_iter=200, stationarity_rows=50)
+    assert start.stationarity_rows == end.stationarity_rows == 50
+    assert end.stationarity < 0.2 * start.stationarity
+    assert minimize(problem(), max_iter=1, stationarity_rows=10**6).stationarity_rows == 200
+    assert "on 50 rows" in str(end)

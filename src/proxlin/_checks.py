@@ -9,6 +9,7 @@ from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,6 +74,13 @@ def check_count(name: str, value: Any, minimum: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise InvalidInputError(f"{name} must be a whole number >= {minimum}; got {value!r}.")
     return int(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False, so that "no" does not count as yes."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInputError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
 
 
 def check_exponent(name: str, p: Any) -> float:

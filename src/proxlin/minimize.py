@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from proxlin.errors import InvalidInputError, NonFiniteError
 from proxlin.methods import Method, Step, method_named
 from proxlin.problem import Problem
 from proxlin.result import History, Result, Status
+from proxlin.stationarity import sampled_stationarity
 
 _LOG = logging.getLogger("proxlin")
 
@@ -25,6 +26,7 @@ _EVALUATION_SHARE = 0.1  # of a time budget goes into evaluating the full object
 _EVALUATIONS = 20  # of a budget of steps: evaluate after every twentieth of it
 _SAMPLE = 2048  # rows that choose between the candidates at the end
 _PATIENCE = 8  # evaluations without progress that end a run without a budget
+_POLISHED = (Status.TIME, Status.ITERATIONS, Status.NO_DECREASE)  # ends that leave more to do
 _PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
 
 
@@ -54,6 +56,8 @@ def minimize(
     seed: int = 0,
     callbacks: Iterable[Callback] = (),
     keep_start: bool = False,
+    polish: int = 0,
+    stationarity_rows: int | None = None,
 ) -> Result:
     """Minimise the problem and leave the best parameters seen in its module.
 
@@ -71,6 +75,12 @@ def minimize(
         Called with a `Progress` after each evaluation; returning True stops the run.
     keep_start
         Keep the starting point in `result.start`.
+    polish
+        Steps of `"mbo-admm"` on all rows from the best point found, on top of the budget: each
+        solves its convex model exactly, lowers the full objective, and measures the stationarity.
+    stationarity_rows
+        Measure the stationarity of the returned point on so many rows, evenly spread, if the method
+        has not; `result.stationarity_rows` says on how many it was.
 
     Ctrl-C ends the run and returns the best point so far.
     """
@@ -85,9 +95,22 @@ def minimize(
                 f"tol needs a method that measures stationarity; {type(settings).__name__} does"
                 ' not. Use method="mbo-admm" or "mbo-sadm", or a budget instead.'
             )
-    run = _Run(problem, settings, Budget(max_seconds, max_iter), tol, tuple(callbacks))
+    check_count("polish", polish, minimum=0)
+    if stationarity_rows is not None:
+        check_count("stationarity_rows", stationarity_rows)
+    told = tuple(callbacks)
+    run = _Run(problem, settings, Budget(max_seconds, max_iter), tol, told)
     with _flushed_denormals():
-        return run.carry_out(torch.Generator().manual_seed(seed), keep_start)
+        result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
+        if polish and result.status in _POLISHED:
+            exact = _Run(problem, method_named("mbo-admm"), Budget(None, polish), tol, told)
+            finer = exact.carry_out(torch.Generator().manual_seed(seed), keep_start=False)
+            result = result.continued(finer)
+        if stationarity_rows is not None and result.stationarity is None:
+            value = sampled_stationarity(problem, result.theta, stationarity_rows)
+            rows = min(stationarity_rows, problem.n_rows)
+            result = replace(result, stationarity=value, stationarity_rows=rows)
+    return result
 
 
 class _Run:
@@ -143,6 +166,7 @@ class _Run:
             status=status,
             objective=self.best,
             stationarity=self.stationarity,
+            stationarity_rows=None if self.stationarity is None else problem.n_rows,
             seconds=self.budget.seconds,
             iterations=self.budget.iteration,
             history=self.history,

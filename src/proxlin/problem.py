@@ -124,6 +124,12 @@ class Problem:
         for first in range(0, self.n_rows, size):
             yield self.rows.take(slice(first, min(first + size, self.n_rows)))
 
+    def restricted(self, index: Tensor) -> Problem:
+        """The same problem on the rows of `index` alone."""
+        part = copy.copy(self)
+        part.rows = as_rows(self.rows.take(index))
+        return part
+
     def row_losses(self, theta: Tensor) -> Tensor:
         """||F(theta; x_i)||_p of every row, (n,)."""
         with torch.no_grad():

@@ -1,7 +1,8 @@
 """scikit-learn estimators: thin classes that translate to `Problem` and `minimize` and back."""
 
 from proxlin.estimators.autoencoder import RobustAutoencoder
-from proxlin.estimators.factorization import RobustFactorization, RobustNMF
+from proxlin.estimators.factorization import RobustFactorization
+from proxlin.estimators.nmf import RobustNMF
 from proxlin.estimators.regressor import RobustRegressor
 from proxlin.estimators.selection_path import SelectionPath
 from proxlin.estimators.selector import RobustFeatureSelector

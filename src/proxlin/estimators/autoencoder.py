@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     OutlierMixin,
     TransformerMixin,
@@ -18,13 +17,13 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from proxlin._checks import check_interval, check_non_negative
+from proxlin._checks import check_flag, check_interval, check_non_negative
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.autoencoder_nets import Factory, RowForm, build_net, joint_constraint
 from proxlin.estimators.base import RobustBase, seeded
 from proxlin.estimators.coding import Coding, flat_rows, has_images, read_image_shape, typical_norm
 from proxlin.estimators.scaling import RobustScaling
-from proxlin.estimators.tables import Array, read_table
+from proxlin.estimators.tables import Array, read_codes, read_table
 from proxlin.loss import Exponent
 from proxlin.methods import Method
 from proxlin.problem import Problem
@@ -180,12 +179,7 @@ class RobustAutoencoder(
     def inverse_transform(self, X: Any) -> Array:
         """The rows, or images, that belong to the codes X, (n, n_components)."""
         check_is_fitted(self, "coding_")
-        codes = read_table(BaseEstimator(), X, reset=True, name="codes")
-        if codes.shape[1] != self.n_components_:
-            raise InvalidInputError(
-                f"codes must have n_components_={self.n_components_} columns; got {codes.shape[1]}."
-            )
-        rows = self.coding_.decode(codes)
+        rows = self.coding_.decode(read_codes(X, self.n_components_))
         return rows if self.image_shape_ is None else rows.reshape(-1, *self.image_shape_)
 
     def reconstruct(self, X: Any) -> Array:
@@ -292,6 +286,7 @@ class RobustAutoencoder(
             check_interval("contamination", self.contamination, 0, 0.5)
             if not self.contamination:
                 raise InvalidInputError('contamination must be "auto" or in (0, 0.5]; got 0.')
-        for name, value in (("tied", self.tied), ("scaling", self.scaling)):
-            if not isinstance(value, bool | np.bool_) and not (name, value) == ("scaling", "auto"):
-                raise InvalidInputError(f"{name} must be True or False; got {value!r}.")
+        check_flag("tied", self.tied)
+        check_flag("warm_start", self.warm_start)
+        if not isinstance(self.scaling, str) or self.scaling != "auto":
+            check_flag("scaling", self.scaling)

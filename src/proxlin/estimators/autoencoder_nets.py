@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from math import ceil, prod, sqrt
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from proxlin._checks import check_choice, check_count
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.base import check_factory, check_widths
 from proxlin.layout import Layout
 from proxlin.models import Autoencoder, image_autoencoder, mlp_autoencoder
 from proxlin.terms import Constraint, Penalty
@@ -70,11 +70,12 @@ def build_net(
         net = image_autoencoder(
             form.image,
             code,
-            channels=check_widths(hidden, _CHANNELS),
+            channels=_CHANNELS if hidden is None else check_widths(hidden),
             activation=_activation(activation),
         )
     else:
-        widths = (form.n_features, *check_widths(hidden, default_widths(form, code, n_rows)), code)
+        between = default_widths(form, code, n_rows) if hidden is None else check_widths(hidden)
+        widths = (form.n_features, *between, code)
         chain = mlp_autoencoder(widths, activation=_activation(activation))
         chain.encoder[-1] = nn.Identity()
         net = chain
@@ -108,11 +109,7 @@ def check_net(net: Any, form: RowForm, code: int) -> None:
 
 
 def _from_factory(factory: Any, form: RowForm, code: int) -> nn.Module:
-    if not callable(factory) or isinstance(factory, nn.Module):
-        raise InvalidInputError(
-            "module must be a function (features or image shape, n_components) -> net, not a net:"
-            f" every fit starts from a fresh one; got {type(factory).__name__}."
-        )
+    check_factory(factory, "features or image shape, n_components")
     net = factory(form.n_features if form.image is None else form.image, code)
     halves = [getattr(net, name, None) for name in ("encoder", "decoder")]
     if not isinstance(net, nn.Module) or not all(isinstance(half, nn.Module) for half in halves):
@@ -121,6 +118,10 @@ def _from_factory(factory: Any, form: RowForm, code: int) -> nn.Module:
             f" proxlin.models.Autoencoder; got {type(net).__name__}."
         )
     check_net(net, form, code)
+    if next(net.parameters(), None) is None:
+        raise InvalidInputError(
+            f"module must return a net with weights to train; got {type(net).__name__} without."
+        )
     # A factory may hand out the same net every time; what is learned stays in the estimator.
     return copy.deepcopy(net)
 
@@ -166,14 +167,3 @@ def default_widths(form: RowForm, code: int, n_rows: int) -> tuple[int, ...]:
     weights = 2 * _WIDTH * (form.n_features + code)
     cells = n_rows * form.n_features
     return (_WIDTH,) if weights <= _WEIGHTS_PER_CELL * cells else ()
-
-
-def check_widths(hidden: Any, default: tuple[int, ...]) -> tuple[int, ...]:
-    """The widths of the hidden layers, or the default for None."""
-    if hidden is None:
-        return default
-    if isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray):
-        raise InvalidInputError(
-            f"hidden must be a sequence of widths such as (64, 32); got {hidden!r}."
-        )
-    return tuple(check_count("hidden[...]", width) for width in hidden)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, check_random_state
+from torch import nn
 
 from proxlin._checks import check_choice, check_count, check_non_negative, check_positive
 from proxlin.errors import InvalidInputError
@@ -165,6 +166,24 @@ def named_regularizer(
             f" got {regularizer!r}."
         )
     return regularizer
+
+
+def check_widths(hidden: Any) -> tuple[int, ...]:
+    """The widths of the hidden layers as whole numbers."""
+    if isinstance(hidden, str | bytes) or not isinstance(hidden, Sequence | np.ndarray):
+        raise InvalidInputError(
+            f"hidden must be a sequence of widths such as (64, 32); got {hidden!r}."
+        )
+    return tuple(check_count("hidden[...]", width) for width in hidden)
+
+
+def check_factory(module: Any, arguments: str) -> None:
+    """Refuse what cannot make a net, and nets, of which every fit would train the same one."""
+    if not callable(module) or isinstance(module, nn.Module):
+        raise InvalidInputError(
+            f"module must be a function ({arguments}) -> net, not a net: every fit starts from a"
+            f" fresh one; got {type(module).__name__}."
+        )
 
 
 @contextmanager

@@ -110,8 +110,8 @@ def read_image_shape(image_shape: Any, x: Any) -> tuple[int, int, int] | None:
     seen = tuple(int(size) for size in np.shape(x)[1:]) if has_images(x) else None
     if image_shape is None:
         return seen  # type: ignore[return-value]
-    told = tuple(image_shape)
-    if len(told) != 3 or not all(isinstance(s, int | np.integer) and s > 0 for s in told):
+    told = tuple(np.ravel(image_shape).tolist())
+    if len(told) != 3 or not all(isinstance(side, int) and side > 0 for side in told):
         raise InvalidInputError(
             f"image_shape must be (channels, height, width), three numbers > 0; got {told}."
         )

@@ -1,25 +1,27 @@
-"""RobustFactorization and RobustNMF: X ~ U V with bad rows, columns or cells, and missing ones."""
+"""RobustFactorization: X ~ U V with bad rows, columns or cells, and missing ones."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from proxlin._checks import check_choice, check_count, check_non_negative
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.tables import Array, as_array, as_tensor, read_table
-from proxlin.factorize import Cells, RowNorm, Stream, check_known, check_rank
-from proxlin.factorize.fit import Fit, embed_rows, fit_stream, fit_table
+from proxlin.estimators.tables import Array, as_array, as_tensor, read_codes, read_table
+from proxlin.factorize import Cells, RowNorm, Stream, check_known, check_rank, check_size
+from proxlin.factorize.fit import Fit, Rows, embed_rows, fit_stream, fit_table
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -128,38 +130,49 @@ class RobustFactorization(
         return self._adopt(attempt)
 
     def transform(self, X: Any) -> Array:
-        """The embedding of each row with the components fixed: a convex problem, solved to 1e-8."""
-        check_is_fitted(self)
-        cells = self._read(X, reset=False)
-        return self._out(embed_rows(cells, self._basis(), self._norm(), self._scales()).u)
+        """The embedding of each row with the components fixed: a convex problem, solved to 1e-8.
+
+        Rows for which that is not proven are counted in a `ConvergenceWarning`.
+        """
+        return self._out(self._embed(X)[1].u)
 
     def inverse_transform(self, X: Any) -> Array:
         """The rows U V that belong to embeddings."""
         check_is_fitted(self)
-        u: Array = check_array(X, dtype=(np.float64, np.float32))
-        if u.shape[1] != len(self.components_):
-            raise InvalidInputError(
-                f"X must have n_components = {len(self.components_)} columns; got {u.shape[1]}."
-                " Pass what transform returned."
-            )
-        rows: Array = u @ self.components_
+        rows: Array = read_codes(X, len(self.components_)) @ self.components_
         return rows
 
     def impute(self, X: Any) -> Array:
         """X with its missing cells filled from the embeddings of their rows."""
-        check_is_fitted(self)
-        cells = self._read(X, reset=False)
-        found = embed_rows(cells, self._basis(), self._norm(), self._scales())
+        cells, found = self._embed(X)
         if cells.known is None:
             return self._out(cells.values)
         return self._out(torch.where(cells.known, cells.values, found.u @ self._basis()))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Minus the norm of each row's residual, as if no cell were missing: low for outliers."""
+        return -as_array(self._embed(X)[1].full_norms)
+
+    def outlier_scores(self, X: Any) -> NDArray[np.float64]:
+        """Robust standard deviations of each row's residual norm above the training rows' middle.
+
+        Higher is more of an outlier, as in `outlier_scores_`.
+        """
+        norms = -self.score_samples(X)
+        return self.outlier_scale_.scores(norms)
+
+    def _embed(self, X: Any) -> tuple[Cells, Rows]:
         check_is_fitted(self)
         cells = self._read(X, reset=False)
         found = embed_rows(cells, self._basis(), self._norm(), self._scales())
-        return -as_array(found.full_norms)
+        if found.unsolved:
+            warnings.warn(
+                f"{found.unsolved} of {len(found.u)} embeddings are not proven optimal to 1e-8;"
+                " their rows may fit a little worse than they could.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return cells, found
 
     def _learn(self, X: Any) -> Array:
         norm = self._checked()
@@ -241,6 +254,7 @@ class RobustFactorization(
         dtype = torch.float32 if table.dtype == np.float32 else torch.float64
         cells = Cells.of(as_tensor(table, dtype=dtype, device=self._torch_device()))
         check_known(cells, columns=reset)
+        check_size(cells)
         if self._non_negative and bool((cells.values < 0).any()):
             least = float(cells.values.min())
             raise InvalidInputError(
@@ -273,22 +287,3 @@ class RobustFactorization(
         tags.input_tags.positive_only = self._non_negative
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-class RobustNMF(RobustFactorization):
-    """min (1/n) sum_i ||u_i V - x_i||_p + alpha/2 (||U||^2/n + ||V||^2/m) over U >= 0, V >= 0.
-
-    `RobustFactorization` with both factors non-negative, exactly, and zeros exactly zero: parts
-    that add up. All parameters and attributes are the same; components have unit length.
-
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> parts = np.array([[1.0, 1.0, 0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0, 0.0, 1.0]])
-    >>> x = rng.exponential(size=(60, 2)) @ parts
-    >>> x[rng.random(x.shape) < 0.1] = 5.0
-    >>> model = RobustNMF(2, random_state=0).fit(x)
-    >>> sorted(map(tuple, model.components_.round(2).tolist()))
-    [(0.0, 0.0, 0.58, 0.58, 0.0, 0.58), (0.58, 0.58, 0.0, 0.0, 0.58, 0.0)]
-    """
-
-    _non_negative = True

@@ -98,7 +98,8 @@ def _check_width(module: nn.Module, x: Tensor, targets: int) -> None:
             output = copy.deepcopy(module).eval()(x[:2])
     except RuntimeError as cause:
         raise InvalidInputError(
-            f"module must take rows of {x.shape[1]} features; it failed on them: {cause}"
+            f"module must take rows of {x.shape[1]} features; it refused them:"
+            f" {str(cause).splitlines()[0]}."
         ) from cause
     shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if shape != (len(x[:2]), targets):

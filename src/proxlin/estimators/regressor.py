@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_choice, check_non_negative
+from proxlin._checks import check_choice, check_flag, check_non_negative
 from proxlin.errors import CombinationError, InvalidInputError
-from proxlin.estimators.base import named_regularizer
+from proxlin.estimators.base import check_factory, check_widths, named_regularizer
 from proxlin.estimators.net_fit import ModuleFactory
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression_learner import RegressionLearner
@@ -180,7 +180,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         found = self._predict(table)
         return found[:, 0] if self._flat_ else found
 
-    def score_rows(self, X: Any, y: Any) -> NDArray[np.float64]:
+    def outlier_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
         """The outlier score of each row, on the scale of the training rows; beyond 3.5 is one."""
         check_is_fitted(self)
         table, targets = read_pair(self, X, y, reset=False)
@@ -196,22 +196,23 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         """
         if X is None and y is None:
             return super().plot(ax=ax)
-        scores = self.score_rows(X, y)
+        scores = self.outlier_scores(X, y)
         place = self._predict(read_table(self, X, reset=False)).mean(axis=1)
         cutoff = self.outlier_scale_.cutoff
         return plot_scores(scores, cutoff, place=place, label="predicted", ax=ax)
 
     def _check_settings(self) -> None:
         self._check_shared()
-        if isinstance(self.hidden, str | bytes) or not isinstance(self.hidden, Sequence):
-            raise InvalidInputError(
-                f"hidden must be a sequence of widths such as (64, 64); got {self.hidden!r}."
-            )
-        if self.module is not None and (not callable(self.module) or tuple(self.hidden)):
-            raise InvalidInputError(
-                "module must be a function of (n_in, n_out) that returns a torch module, without"
-                f" hidden; got {self.module!r} and hidden={self.hidden!r}."
-            )
+        for name in ("reweight", "scaling", "fit_intercept", "warm_start"):
+            check_flag(name, getattr(self, name))
+        widths = check_widths(self.hidden)
+        if self.module is not None:
+            check_factory(self.module, "n_in, n_out")
+            if widths:
+                raise CombinationError(
+                    f"module decides its layers itself; got hidden={self.hidden!r} with it. Give"
+                    " one of the two."
+                )
         if self.leverage is not None:
             check_choice("leverage", self.leverage, ("auto",))
         if not self._linear and not self.fit_intercept:

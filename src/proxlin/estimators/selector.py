@@ -15,7 +15,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from proxlin._checks import check_count, check_open_interval, check_positive
+from proxlin._checks import check_count, check_flag, check_open_interval, check_positive
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scaling import RobustScaling
@@ -158,6 +158,7 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
     def _check_settings(self) -> None:
         self._check_shared()
         check_count("n_alphas", self.n_alphas, minimum=2)
+        check_flag("scaling", self.scaling)
         if self.alpha is not None:
             check_positive("alpha", self.alpha)
             if self.n_features_to_select is not None:

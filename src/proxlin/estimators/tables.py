@@ -39,10 +39,22 @@ def read_table(
         X=_as_host_table(name, x),
         reset=reset,
         dtype=_FLOATS,
-        ensure_all_finite="allow-nan" if allow_nan else True,
+        ensure_all_finite=False,
         ensure_min_samples=min_rows,
     )
+    _check_finite(name, table, allow_nan=allow_nan)
     return table
+
+
+def read_codes(x: Any, width: int) -> Array:
+    """Codes or embeddings (n, width), such as `transform` returned."""
+    codes = read_table(BaseEstimator(), x, reset=True)
+    if codes.shape[1] != width:
+        raise InvalidInputError(
+            f"X must have n_components = {width} columns; got {codes.shape[1]}. Pass what transform"
+            " returned."
+        )
+    return codes
 
 
 def read_pair(
@@ -60,11 +72,13 @@ def read_pair(
         y=None if y is None else _as_host_table("y", y),
         reset=reset,
         dtype=_FLOATS,
+        ensure_all_finite=False,  # of X; y is always looked at
         multi_output=True,
         y_numeric=True,
         ensure_min_samples=min_rows,
     )
     table, targets = pair
+    _check_finite("X", table, allow_nan=False)
     if targets.ndim == 2 and targets.shape[1] == 0:
         raise InvalidInputError(
             f"y must have at least one target; got shape {targets.shape}. Pass the columns to"
@@ -88,15 +102,6 @@ def read_weights(sample_weight: Any, x: Array) -> NDArray[np.float64] | None:
     if not weights.any():
         raise InvalidInputError("sample_weight must not be zero for every row; all of them are.")
     return weights
-
-
-def column_names(y: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a pandas table or the name of a series; None for arrays."""
-    columns = getattr(y, "columns", None)
-    if columns is not None:
-        return tuple(str(column) for column in columns)
-    name = getattr(y, "name", None)
-    return (str(name),) if name is not None and hasattr(y, "to_numpy") else None
 
 
 def as_tensor(
@@ -128,10 +133,53 @@ def _as_host_table(name: str, x: Any) -> Any:
             f"{name} must be dense; got the sparse {type(x).__name__}. Convert it with .toarray()"
             " if it fits into memory."
         )
-    columns = getattr(x, "columns", None)
-    if columns is not None:
-        _check_unique(name, [str(column) for column in columns])
+    if getattr(getattr(x, "dtype", None), "kind", "") == "c":
+        raise InvalidInputError(f"Complex data not supported: {name} must hold real numbers.")
+    if getattr(x, "columns", None) is not None:
+        _check_names(name, list(x.columns))
+        _check_no_times(name, x)
+    elif np.isscalar(x) or isinstance(x, dict):
+        raise InvalidInputError(
+            f"{name} must be a table or an array; got {type(x).__name__}. Pass one row a sample."
+        )
     return x
+
+
+def _check_finite(name: str, table: Array, *, allow_nan: bool) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(table.sum()):  # which neither NaN nor infinity leave finite
+            return
+    for kind, bad in (("NaN", np.isnan), ("infinity", np.isinf)):
+        cells = bad(table)
+        if cells.any() and not (allow_nan and kind == "NaN"):
+            row, column = np.argwhere(cells)[0]
+            raise InvalidInputError(
+                f"{name} must not hold {kind}; {int(cells.sum())} of {cells.size} cells do, the"
+                f" first in row {row}, column {column}. Drop or impute them."
+            )
+
+
+def _check_names(name: str, columns: Sequence[Any]) -> None:
+    kinds = {isinstance(column, str) for column in columns}
+    if len(kinds) > 1:
+        raise InvalidInputError(
+            f"{name} must have column names of one kind; got strings and others. Convert them with"
+            f" {name}.columns.astype(str)."
+        )
+    _check_unique(name, [str(column) for column in columns])
+
+
+def _check_no_times(name: str, frame: Any) -> None:
+    times = [
+        str(column)
+        for column, kind in zip(frame.columns, frame.dtypes, strict=True)
+        if getattr(kind, "kind", "") in ("m", "M")
+    ]
+    if times:
+        raise InvalidInputError(
+            f"{name} must hold numbers; {', '.join(map(repr, times[:5]))} hold(s) times. Turn them"
+            " into numbers, such as days since a first one."
+        )
 
 
 def _check_unique(name: str, columns: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Robust (non-negative) matrix factorisation by alternating majorise-minimise."""
 
-from proxlin.factorize.cells import Cells, check_known
+from proxlin.factorize.cells import Cells, check_known, check_size
 from proxlin.factorize.embed import Embedding, embed
 from proxlin.factorize.normal_form import normal_form
 from proxlin.factorize.row_norm import RowNorm
@@ -15,6 +15,7 @@ __all__ = [
     "Stream",
     "check_known",
     "check_rank",
+    "check_size",
     "embed",
     "factorize",
     "normal_form",

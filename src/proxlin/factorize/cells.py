@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -49,6 +50,17 @@ class Cells:
             rows = slice(start, min(n, start + size))
             x = self.values[rows]
             yield rows, x, None if self.known is None else self.known[rows].to(x.dtype)
+
+
+def check_size(cells: Cells) -> None:
+    """Refuse cells whose squares have no sum."""
+    limit = math.sqrt(torch.finfo(cells.values.dtype).max / cells.values.numel())
+    largest = float(cells.values.abs().max())
+    if largest > limit:
+        raise InvalidInputError(
+            f"X must have cells up to {limit:.0e} in size, the squares of which can be added; got"
+            f" {largest:.0e}. Divide X by a typical cell."
+        )
 
 
 def check_known(cells: Cells, *, columns: bool) -> None:

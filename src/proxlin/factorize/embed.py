@@ -12,6 +12,9 @@ from proxlin.factorize.cells import Cells
 from proxlin.factorize.row_norm import RowNorm, known_part
 
 TOLERANCE = 1e-8  # relative duality gap of every row
+_EXACT = 1e-5  # of a row's norm: a smaller loss counts as one of this size
+_ROUNDING = 1e-3  # the same for rows that are done, whose bounds are rounded too
+_FAR = 10.0  # times the tolerance: a gap that is worth telling
 _SHRINK = 0.6  # of the floor under residuals from step to step
 
 
@@ -22,6 +25,7 @@ class Embedding:
     u: Tensor  # (n, r)
     losses: Tensor  # (n,) ||known_i * (u_i V - x_i)||_p, float64
     gaps: Tensor  # (n,) loss plus penalty minus a lower bound of its least value, float64
+    unsolved: Tensor  # (n,) whether the gap is far above the tolerance
 
 
 def embed(
@@ -34,14 +38,15 @@ def embed(
 ) -> Embedding:
     """argmin_u ||known_i * (u V - x_i)||_p + alpha/2 ||u||^2 for each row, u >= 0 if asked.
 
-    Rows stop when their duality gap is at most `tolerance` of their loss. Work is in float64,
-    chunk by chunk.
+    Rows stop when their duality gap is at most `tolerance` of their loss; those that run out of
+    steps before are `unsolved`. Work is in float64, chunk by chunk.
     """
     n = len(cells.values)
     v = basis.double()
     u = basis.new_empty(n, len(basis))
     losses = torch.empty(n, dtype=torch.float64, device=basis.device)
     gaps = torch.empty_like(losses)
+    unsolved = torch.empty_like(losses, dtype=torch.bool)
     for rows, x, known in cells.chunks(len(basis)):
         mask = None if known is None else known.double()
         if norm.p == 1:
@@ -53,7 +58,9 @@ def embed(
         u[rows] = found.to(u.dtype)
         losses[rows] = norm.losses(known_part(found @ v - x.double(), mask))
         gaps[rows] = losses[rows] + norm.penalty(found) - bound
-    return Embedding(u, losses, gaps)
+        size = torch.maximum(losses[rows], _ROUNDING * norm.losses(x.double()))
+        unsolved[rows] = ~(gaps[rows] <= _FAR * tolerance * size)
+    return Embedding(u, losses, gaps, unsolved)
 
 
 def _absolute(
@@ -62,7 +69,8 @@ def _absolute(
     u, y = least_absolute(
         x, known, v, alpha=norm.alpha, non_negative=norm.non_negative, tolerance=tolerance
     )
-    return u, lower_bound(x, y, u, v, alpha=norm.alpha, non_negative=norm.non_negative)
+    bound = lower_bound(x, y, u, v, alpha=norm.alpha, non_negative=norm.non_negative)
+    return u, bound.clamp(min=0)
 
 
 def _weighted(
@@ -76,7 +84,7 @@ def _weighted(
 ) -> tuple[Tensor, Tensor]:
     """Majorise-minimise from least squares on, the floor under residuals falling geometrically."""
     u = x.new_zeros(len(x), len(v))
-    bound = x.new_full((len(x),), -torch.inf)
+    bound = x.new_zeros(len(x))  # no loss lies below 0, and that of a row that fits reaches it
     size = norm.losses(x)
     residual, weights = -x, torch.ones_like(x[:, :1])
     floor = torch.zeros_like(size)
@@ -93,7 +101,7 @@ def _weighted(
         gap = losses + norm.penalty(found) - bound[active]
         if step == 0:
             floor = residual.abs().mean(-1) if norm.p < 2 else 1e-12 * size
-        going = gap > tolerance * torch.maximum(losses, 1e-9 * size[active])
+        going = gap > tolerance * torch.maximum(losses, _EXACT * size[active])
         if not bool(going.any()):
             break
         active, floor, residual = active[going], _SHRINK * floor[going], residual[going]

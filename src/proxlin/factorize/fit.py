@@ -30,6 +30,7 @@ class Rows:
 
     u: Tensor  # (n, r)
     full_norms: Tensor  # (n,) norms of residuals, missing cells counted like the known ones
+    unsolved: int  # rows whose embedding is not proven optimal
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ class Fit:
 def embed_rows(cells: Cells, v: Tensor, norm: RowNorm, scales: Tensor | None) -> Rows:
     """Embeddings of rows with the basis fixed; columns are weighted if `scales` are given."""
     if scales is None:
-        u = embed(cells, v, norm).u
+        found = embed(cells, v, norm)
     else:
-        u = embed(scaled(cells, scales), v * scales.to(v), norm).u
-    return Rows(u, full_norms(cells, u, v, norm))
+        found = embed(scaled(cells, scales), v * scales.to(v), norm)
+    return Rows(found.u, full_norms(cells, found.u, v, norm), int(found.unsolved.sum()))
 
 
 def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:

@@ -13,7 +13,7 @@ from proxlin.errors import InvalidInputError
 from proxlin.factorize.quadratics import minimize_quadratics, weighted_grams
 from proxlin.prox import dual_exponent, norm
 
-_HALVINGS = 4  # of a step that raised the loss, before the row stays where it is
+_HALVINGS = 8  # of a step that raised the loss, before the row stays where it is
 
 
 @dataclass(frozen=True)

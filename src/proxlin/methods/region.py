@@ -27,11 +27,11 @@ class TrustRegion:
         """
         bound = form >= 0.99 * self.radius * loss
         scale = max(abs(predicted), 0.5 * form)
-        if scale < _ROUNDING * loss:
+        if loss <= 0 or scale <= _ROUNDING * loss:
             self._widen(_SLOW)
             return True
         error = abs(actual - predicted) / scale
-        if error > _BAD:
+        if not error <= _BAD:  # NaN is bad too
             self.radius = max(min(self.radius, form / loss) / 2, _LEAST_RADIUS)
             self.damping = min(self.damping * 1.5, _MOST_DAMPING)
             return actual <= 0

@@ -1,0 +1,32 @@
+"""Stationarity of a point: how far the minimiser of its convex model lies from it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_count
+from proxlin.budget import Budget
+from proxlin.metric import Euclidean
+from proxlin.model import ConvexModel
+from proxlin.problem import Problem
+from proxlin.subproblem import ADMM
+
+_SOLVER = ADMM(max_steps=1000, tolerance=1e-4)
+
+
+def sampled_stationarity(
+    problem: Problem, theta: Tensor, rows: int, *, max_seconds: float | None = None
+) -> float | None:
+    """h ||theta - argmin of the model at theta|| with h = 1, on `rows` rows evenly spread.
+
+    None if the model was not solved in the time. On a sample this is a measure of the sample's
+    objective: it stays above zero at a minimiser of the full one, by the scatter of the rows.
+    """
+    check_count("rows", rows)
+    index = torch.linspace(0, problem.n_rows - 1, min(rows, problem.n_rows)).long()
+    model = ConvexModel(problem.restricted(index), theta, Euclidean())
+    solved = _SOLVER.solve(model, deadline=Budget(max_seconds, None))
+    if not solved.converged:
+        return None
+    return float(torch.linalg.vector_norm(solved.theta - theta))

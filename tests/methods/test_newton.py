@@ -1,0 +1,107 @@
+"""Newton steps by conjugate gradients, and the trust region that judges them."""
+
+import math
+
+import pytest
+import torch
+
+from proxlin import Problem
+from proxlin.curvature import DenseCurvature
+from proxlin.linearize import linearize
+from proxlin.methods.newton import conjugate_gradients, newton_step
+from proxlin.methods.region import TrustRegion, exact_region
+from proxlin.models import mlp_regressor
+
+
+def spd(size, generator):
+    a = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    return a @ a.T + torch.eye(size)
+
+
+def test_conjugate_gradients_end_after_one_step_with_the_inverse_as_preconditioner():
+    generator = torch.Generator().manual_seed(0)
+    matrix = spd(30, generator)
+    right = torch.randn(30, generator=generator, dtype=torch.float64)
+    calls = 0
+
+    def times(v):
+        nonlocal calls
+        calls += 1
+        return matrix @ v
+
+    found = conjugate_gradients(times, right, lambda v: torch.linalg.solve(matrix, v))
+    torch.testing.assert_close(found, torch.linalg.solve(matrix, right))
+    assert calls == 1
+
+
+def test_conjugate_gradients_solve_a_small_system_in_as_many_steps_as_unknowns():
+    generator = torch.Generator().manual_seed(1)
+    matrix = spd(6, generator)
+    right = torch.randn(6, generator=generator, dtype=torch.float64)
+    found = conjugate_gradients(lambda v: matrix @ v, right, lambda v: v)
+    error = matrix @ found - right
+    assert float(error.norm()) <= 1e-2 * float(right.norm())
+
+
+def test_no_right_side_no_step():
+    zero = torch.zeros(3)
+    assert torch.equal(conjugate_gradients(lambda v: v, zero, lambda v: v), zero)
+
+
+def test_newton_step_minimises_the_quadratic_of_the_batch():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    y = torch.randn(40, 2, generator=generator, dtype=torch.float64)
+    torch.manual_seed(0)
+    problem = Problem(mlp_regressor(3, 2, hidden=(4,)).double(), (x, y), 1.5)
+    theta = problem.theta()
+    model = linearize(problem, theta, (x, y))
+    slope, weights = problem.loss.quadratic(model.residual, 1e-2)
+    gradient = model.adjoint(slope / len(x))
+    shift = torch.full_like(theta, 0.1)
+    curvature = DenseCurvature(len(theta), theta.device)
+    curvature.add(model.probes(weights, 400, generator), 1.0)
+    curvature.factor(1e-2, shift)
+    step, form = newton_step(model, weights, gradient, shift, curvature)
+    rows = model.rows()
+    exact = torch.einsum("bnd,bn,bne->de", rows, weights, rows) / len(x) + torch.diag(shift)
+    best = -torch.linalg.solve(exact, gradient)
+    assert float((step - best).norm()) <= 2e-2 * float(best.norm())
+    assert form == pytest.approx(float(step @ exact @ step))
+
+
+def test_good_predictions_widen_and_bad_ones_narrow():
+    region = TrustRegion(radius=1e-3)
+    assert region.judge(predicted=-1e-3, actual=-1e-3, form=1e-3, loss=1.0)
+    assert region.radius == pytest.approx(3e-3)
+    assert region.judge(predicted=-1e-3, actual=-1e-4, form=3e-3, loss=1.0)  # told badly, but lower
+    assert region.radius == pytest.approx(1.5e-3)
+    assert not region.judge(predicted=-1e-3, actual=1e-3, form=1.5e-3, loss=1.0)
+
+
+def test_a_leap_beyond_the_prediction_narrows_too():
+    region = TrustRegion(radius=1e-3)
+    assert region.judge(predicted=-1e-3, actual=-1e-2, form=1e-3, loss=1.0)
+    assert region.radius < 1e-3
+
+
+def test_a_step_inside_the_region_that_was_told_well_is_damped_less():
+    region = TrustRegion(radius=1.0, damping=1e-2)
+    region.judge(predicted=-1e-3, actual=-1e-3, form=1e-3, loss=1.0)
+    assert region.damping < 1e-2
+    assert region.radius == 1.0
+
+
+@pytest.mark.parametrize("actual", [math.nan, math.inf])
+def test_what_is_not_finite_is_taken_back(actual):
+    region = TrustRegion(radius=1e-3)
+    assert not region.judge(predicted=-1e-3, actual=actual, form=1e-3, loss=1.0)
+    assert region.radius < 1e-3
+
+
+def test_the_region_does_not_freeze_below_the_rounding_of_the_loss():
+    region = exact_region()
+    before = region.radius
+    assert region.judge(predicted=0.0, actual=1e-9, form=0.0, loss=1.0)
+    assert region.radius > before
+    assert region.judge(predicted=0.0, actual=0.0, form=0.0, loss=0.0)
