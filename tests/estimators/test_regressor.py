@@ -58,8 +58,8 @@ def test_coefficients_are_recovered_and_outliers_named():
     assert np.abs(model.intercept_ - 5.0).max() < 0.2
     assert model.outliers_[bad].mean() > 0.95
     assert model.outliers_[~bad].mean() < 0.02
-    np.testing.assert_allclose(model.score_rows(x, y), model.outlier_scores_)
-    assert model.score_rows(x[:1], y[:1] + 1e6)[0] > 1e3
+    np.testing.assert_allclose(model.outlier_scores(x, y), model.outlier_scores_)
+    assert model.outlier_scores(x[:1], y[:1] + 1e6)[0] > 1e3
 
 
 def test_scaling_changes_nothing_without_a_regularizer():

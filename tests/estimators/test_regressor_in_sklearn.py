@@ -145,7 +145,7 @@ def test_targets_must_stay_as_many():
     with pytest.raises(InvalidInputError, match=r"2 target\(s\) of the fit; got 1"):
         model.partial_fit(X, Y[:, 0])
     with pytest.raises(InvalidInputError, match=r"2 target\(s\)"):
-        model.score_rows(X, Y[:, 0])
+        model.outlier_scores(X, Y[:, 0])
 
 
 @pytest.mark.parametrize("extra", [{}, {"reweight": True}, {"leverage": "auto"}])

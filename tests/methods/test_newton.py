@@ -74,9 +74,9 @@ def test_good_predictions_widen_and_bad_ones_narrow():
     region = TrustRegion(radius=1e-3)
     assert region.judge(predicted=-1e-3, actual=-1e-3, form=1e-3, loss=1.0)
     assert region.radius == pytest.approx(3e-3)
-    assert region.judge(predicted=-1e-3, actual=-1e-4, form=3e-3, loss=1.0)  # told badly, but lower
-    assert region.radius == pytest.approx(1.5e-3)
-    assert not region.judge(predicted=-1e-3, actual=1e-3, form=1.5e-3, loss=1.0)
+    assert region.judge(predicted=-1e-3, actual=-1e-4, form=1e-3, loss=1.0)  # told badly, but lower
+    assert region.radius == pytest.approx(5e-4)  # half of what the step used
+    assert not region.judge(predicted=-1e-3, actual=1e-3, form=5e-4, loss=1.0)
 
 
 def test_a_leap_beyond_the_prediction_narrows_too():

@@ -17,6 +17,7 @@ class Certificate:
     theta: Tensor  # (k, t) the feasible point
     value: Tensor  # (t,) or (1,)
     bound: Tensor  # (t,) or (1,)
+    dual: Tensor  # (n, t) the dual point that gives the bound
 
 
 def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
@@ -61,4 +62,4 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
     conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
     bound = -phi.per_block(weights * shrunk * where.target) - conjugates
     bound = bound - (phi.per_block(conjugate + left) - known) / excess
-    return Certificate(feasible, value + phi.per_block(value_parts) + known, bound)
+    return Certificate(feasible, value + phi.per_block(value_parts) + known, bound, shrunk)

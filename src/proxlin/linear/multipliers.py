@@ -39,11 +39,13 @@ class Best:
     value: Tensor  # (t,) or (1,)
     bound: Tensor  # (t,) or (1,); 0 bounds every objective from below
     null: Tensor  # (t,) or (1,) loss of the null model
+    dual: Tensor  # (n, t) the dual point of the bound
 
     def see(self, seen: Certificate) -> None:
         """Keep what is better."""
         self.theta = torch.where(seen.value < self.value, seen.theta, self.theta)
         self.value = torch.minimum(self.value, seen.value)
+        self.dual = torch.where(seen.bound > self.bound, seen.dual, self.dual)
         self.bound = torch.maximum(self.bound, seen.bound)
 
     @property
@@ -63,8 +65,12 @@ def solve_scaled(
     tol: float,
     budget: Budget,
     history: History,
+    known: Certificate | None = None,
 ) -> tuple[Best, Status]:
-    """Minimise the scaled problem from `start` (k, t) until the relative gap is at most tol."""
+    """Minimise the scaled problem from `start` (k, t) until the relative gap is at most tol.
+
+    `known` is a point that need not be beaten if it is optimal.
+    """
     residual = where.design @ start - where.target
     point = Point(start, residual, torch.zeros_like(residual), torch.zeros_like(charge.quadratic))
     # A start that fits the rows exactly says nothing about the size of the residuals to come.
@@ -73,7 +79,12 @@ def solve_scaled(
     phi = Lagrangian(where, loss, charge, rho, point.dual, point.charge_dual, hold, start)
     null = loss.value(-where.target, where.weights)
     null, unit = (null, unit) if phi.blocks else (null.sum().reshape(1), unit[:1])
-    best = Best(start, torch.full_like(null, math.inf), torch.zeros_like(null), null)
+    infinite = torch.full_like(null, math.inf)
+    best = Best(start, infinite, torch.zeros_like(null), null, point.dual)
+    if known is not None:
+        best.see(known)
+        if best.gap <= tol:
+            return best, Status.CONVERGED
     smallest, waited, inner_tol = math.inf, 0, 1e-3
     while True:
         left = _INNER if budget.max_iter is None else budget.max_iter - budget.iteration

@@ -6,6 +6,7 @@ is a sub-gradient of h at c, so that h*(D) = <D, c> - h(c) is known without any 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +52,9 @@ class Rest(Protocol):
     def value(self, c: Tensor) -> Tensor:
         """h(c) for c in C: (t,) if separable, else (1,)."""
 
+    def excess(self, pull: Tensor) -> Tensor:
+        """The least f with h*(pull / f) = 0: (t,) if separable, else (1,); inf if not known."""
+
 
 @dataclass(frozen=True)
 class Separate:
@@ -77,6 +81,14 @@ class Separate:
     def value(self, c: Tensor) -> Tensor:
         """sum_i l1_ij |c_ij|."""
         return (self.l1 * c.abs()).sum(0)
+
+    def excess(self, pull: Tensor) -> Tensor:
+        """max_i |pull_ij| / l1_ij, where the interval leaves room on that side of zero."""
+        up = torch.where(self.high > 0, pull, 0.0)
+        down = torch.where(self.low < 0, -pull, 0.0)
+        inside = (self.low <= 0) & (self.high >= 0)
+        share = torch.maximum(up, down).clamp(min=0.0) / self.l1
+        return torch.where(inside, share, math.inf).nan_to_num(0.0, math.inf).amax(0)
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,10 @@ class Rows:
         """The weighted l2,1 norm."""
         return (self.weight @ norm(c, p=2)).reshape(1)
 
+    def excess(self, pull: Tensor) -> Tensor:
+        """max_i ||pull_i||_2 / weight_i."""
+        return (norm(pull, p=2) / self.weight).nan_to_num(0.0, math.inf).amax().reshape(1)
+
 
 @dataclass(frozen=True)
 class General:
@@ -133,6 +149,10 @@ class General:
     def value(self, c: Tensor) -> Tensor:
         """h(S c) / unit."""
         return self.penalty.value((self.spread * c).reshape(-1)).reshape(1) / self.unit
+
+    def excess(self, pull: Tensor) -> Tensor:
+        """Not known for penalties in general."""
+        return pull.new_full((1,), math.inf)
 
     def _anchor(self, theta: Tensor, dual: Tensor, rho: float) -> tuple[Tensor, float]:
         # One parameter for all entries: rho for a typical one in the units of theta.

@@ -15,6 +15,7 @@ from proxlin.layout import Layout
 from proxlin.linear.coordinates import Coordinates, choose_coordinates, chunks
 from proxlin.linear.losses import loss_for
 from proxlin.linear.multipliers import FLOOR, solve_scaled
+from proxlin.linear.null import certify_null
 from proxlin.linear.penalties import charge_for, is_separable
 from proxlin.linear.solution import LinearSolution
 from proxlin.loss import RowLoss
@@ -82,8 +83,9 @@ def solve_linear(
         first = where.rescale(*_read_start(start, m, t))
     else:
         first = _least_squares(where) if free else x.new_zeros(where.design.shape[1], t)
+    known = certify_null(where, loss, charge, unit=unit, tol=tol, budget=budget)
     best, status = solve_scaled(
-        where, loss, charge, first, unit=unit, tol=tol, budget=budget, history=history
+        where, loss, charge, first, unit=unit, tol=tol, budget=budget, history=history, known=known
     )
     coef, intercept = where.unscale(best.theta)
     if constraint is not None:
