@@ -52,7 +52,8 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
     weights = where.weights[:, None]
     missing = where.design.T @ (weights * rows) + pull
     dual = rows - where.damping[:, None] * (where.design @ where.solve(missing))
-    reach = torch.maximum(theta.abs(), phi.anchor.abs()).amax(0) if len(theta) else 0.0
+    reach = torch.maximum(theta.abs(), phi.anchor.abs())
+    reach = reach.amax(0) if len(theta) else reach.sum(0)
     left = (where.design.T @ (weights * dual) + pull).abs() * (2.0 * reach)
     value, known, excess = loss.value(residual, where.weights), own, loss.excess(dual)
     if not phi.blocks:
@@ -62,4 +63,30 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
     conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
     bound = -phi.per_block(weights * shrunk * where.target) - conjugates
     bound = bound - (phi.per_block(conjugate + left) - known) / excess
+    if m and charge.rest is None and bool((quadratic > 0).all()):
+        other, other_dual = _ridge_bound(phi, rows, reach)
+        shrunk = torch.where(other > bound, other_dual, shrunk)
+        bound = torch.maximum(bound, other)
     return Certificate(feasible, value + phi.per_block(value_parts) + known, bound, shrunk)
+
+
+def _ridge_bound(phi: Lagrangian, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """The bound with g*(s) = sum s^2 / (2 Q) itself, and its dual point.
+
+    With more columns than rows d cannot be moved until Z^T w d = -D, but it need not be: only the
+    intercept, which costs nothing, has to be balanced.
+    """
+    where, loss, m = phi.where, phi.loss, phi.charge.rows
+    weights, free = where.weights[:, None], where.design[:, m:]
+    dual = rows
+    if free.shape[1]:
+        lever = where.damping[:, None] * free
+        dual = rows - lever * (free.T @ (weights * rows)) / (free.T @ (weights * lever))
+    excess = loss.excess(dual)
+    dual = dual / (excess if phi.blocks else excess.max())
+    pull = where.design.T @ (weights * dual)
+    cost = pull.abs() * (2.0 * reach)
+    cost[:m] = pull[:m].square() / (2.0 * phi.charge.quadratic)
+    conjugates = loss.conjugate(dual, where.weights)
+    conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
+    return -phi.per_block(weights * dual * where.target) - conjugates - phi.per_block(cost), dual

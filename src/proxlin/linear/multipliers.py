@@ -84,6 +84,7 @@ def solve_scaled(
     if known is not None:
         best.see(known)
         if best.gap <= tol:
+            _record(history, budget, best, unit, phi.rho)
             return best, Status.CONVERGED
     smallest, waited, inner_tol = math.inf, 0, 1e-3
     while True:
@@ -96,15 +97,7 @@ def solve_scaled(
         point.residual = where.design @ point.theta - where.target
         best.see(certify(phi, point, point.dual))
         gap = best.gap
-        history.add(
-            {
-                "iteration": float(budget.iteration),
-                "seconds": budget.seconds,
-                "objective": float((unit * best.value).sum()),
-                "gap": gap,
-                "rho": phi.rho,
-            }
-        )
+        _record(history, budget, best, unit, phi.rho)
         _LOG.debug("rho %.2e steps %d gradient %.1e gap %.2e", phi.rho, steps, missing, gap)
         waited = 0 if gap < 0.9 * smallest else waited + 1
         smallest = min(smallest, gap)
@@ -114,10 +107,23 @@ def solve_scaled(
         if charge.rest is not None:
             theta = point.theta[: charge.rows]
             point.charge_dual = charge.rest.split(theta, phi.charge_dual, phi.rho)[1]
-        inner_tol = max(min(inner_tol, 1e-2 * gap), 1e-15)
+        # Gradients shrink with the objective: where no step was due the tolerance is too loose.
+        inner_tol = max(min(inner_tol if steps else 1e-2 * inner_tol, 1e-2 * gap), 1e-15)
         growth = next(factor for most, factor in _GROWTH if steps <= most)
         rho, hold = min(phi.rho * growth, steepest), phi.hold / growth
         phi = Lagrangian(where, loss, charge, rho, point.dual, point.charge_dual, hold, point.theta)
+
+
+def _record(history: History, budget: Budget, best: Best, unit: Tensor, rho: float) -> None:
+    history.add(
+        {
+            "iteration": float(budget.iteration),
+            "seconds": budget.seconds,
+            "objective": float((unit * best.value).sum()),
+            "gap": best.gap,
+            "rho": rho,
+        }
+    )
 
 
 def _verdict(gap: float, tol: float, missing: float, waited: int, budget: Budget) -> Status | None:

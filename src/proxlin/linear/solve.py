@@ -15,7 +15,7 @@ from proxlin.layout import Layout
 from proxlin.linear.coordinates import Coordinates, choose_coordinates, chunks
 from proxlin.linear.losses import loss_for
 from proxlin.linear.multipliers import FLOOR, solve_scaled
-from proxlin.linear.null import certify_null
+from proxlin.linear.null import certify_null, middle
 from proxlin.linear.penalties import charge_for, is_separable
 from proxlin.linear.solution import LinearSolution
 from proxlin.loss import RowLoss
@@ -45,9 +45,12 @@ def solve_linear(
     for the squared Euclidean norm. Terms act on B (m, t), a parameter named "coef" whose rows are
     features; the intercept is never charged for. The status is converged only if a dual point
     proves that the objective is within `tol` of the optimum, relative to it (for fits that are
-    all but exact: to 1e-4 of the loss of a constant). `max_iter` counts Newton steps, `start` is a
-    point (B, b) to begin from. Where several points are optimal, one of them is returned, usually
-    from the middle of the set. Memory: the data in float64 twice, plus about ten residuals (n, t).
+    all but exact: to 1e-4 of the loss of a constant), or within what rounding alone makes of the
+    objective, which counts only where rows are some 1e8 times as large as the others. The point is
+    never worse than `start`, or than no features and the median (for "mse" the mean) of the
+    targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from. Where several
+    points are optimal, one of them is returned, usually from the middle of the set. Memory: the
+    data in float64 twice, plus about ten residuals (n, t).
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> y = torch.tensor([1.0, 3.0, 5.0, 7.0, 1e6])
@@ -87,11 +90,12 @@ def solve_linear(
     best, status = solve_scaled(
         where, loss, charge, first, unit=unit, tol=tol, budget=budget, history=history, known=known
     )
-    coef, intercept = where.unscale(best.theta)
-    if constraint is not None:
-        coef = penalty.project(coef.reshape(-1)).reshape(m, t)
-    objective, rounding = _objective(kept, coef, intercept, row_loss)
-    objective += float(penalty.value(coef.reshape(-1)))
+    points = [where.unscale(best.theta), (x.new_zeros(m, t), None)]
+    if start is not None:
+        points.append(_read_start(start, m, t))
+    coef, intercept, objective, rounding = _best_of(
+        points, kept, penalty, row_loss, fit_intercept=fit_intercept
+    )
     units = unit[:1] if joint else unit
     base = max(objective, FLOOR * float(units @ best.null))
     gap = max(0.0, objective - float(units @ best.bound))
@@ -117,6 +121,35 @@ def _least_squares(where: Coordinates) -> Tensor:
     """Least squares, rows far out counted less."""
     weights = (where.weights * where.damping)[:, None]
     return where.solve(where.design.T @ (weights * where.target))
+
+
+def _best_of(
+    points: list[tuple[Tensor, Tensor | None]],
+    data: tuple[Tensor, Tensor, Tensor],
+    penalty: Penalty,
+    loss: RowLoss,
+    *,
+    fit_intercept: bool,
+) -> tuple[Tensor, Tensor, float, float]:
+    """B, b, objective and its rounding at the best of these points, as a user would compute it.
+
+    In scaled units a row far out may hide how bad a point is. Points are moved into C first; an
+    intercept that is None is that of the model without features.
+    """
+    x, y, weights = data
+    found = []
+    for coef, given in points:
+        moved = penalty.project(coef.reshape(-1)).reshape(coef.shape)
+        if not fit_intercept:
+            intercept = y.new_zeros(y.shape[1])
+        elif given is None:
+            intercept = middle(y - x @ moved, weights, mean=loss.p == "mse")
+        else:
+            intercept = given
+        value, rounding = _objective(data, moved, intercept, loss)
+        value += float(penalty.value(moved.reshape(-1)))
+        found.append((moved, intercept, value, rounding))
+    return min(found, key=lambda one: one[2] if math.isfinite(one[2]) else math.inf)
 
 
 def _objective(
