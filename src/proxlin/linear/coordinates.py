@@ -19,6 +19,7 @@ _CHUNK = 1 << 22  # numbers in one block of rows
 _SAMPLE = 10_000  # rows that medians are taken of: centre and size only need to be sensible
 _FAR_OUT = 1e-6  # damping of a row beyond which it is far out
 _LARGE = 16.0  # typical entry of a row from which on it is divided by its size
+_ROUNDING = 2.0 * torch.finfo(torch.float64).eps  # share of the largest entry that is none
 _DEPENDENT = 1e-12  # singular values below this share of the largest count as zero
 
 
@@ -151,8 +152,9 @@ def _shrink_rows(
 def _sizes(full: Tensor, sample: Tensor, centre: Tensor) -> Tensor:
     """A typical distance from the centre in each column; of constant columns 1."""
     size = (sample - centre).abs().median(0).values
-    # More than half of the entries at the centre: the mean distance, over all rows.
-    for j in (size == 0).nonzero().squeeze(1).tolist():
+    largest = torch.maximum(full.amax(0) - centre, centre - full.amin(0))
+    # More than half of the entries at the centre, up to rounding: the mean distance of all rows.
+    for j in (size <= _ROUNDING * largest).nonzero().squeeze(1).tolist():
         size[j] = (full[:, j] - centre[j]).abs().mean()
     return torch.where(size > 0, size, 1.0)
 
