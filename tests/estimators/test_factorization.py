@@ -1,4 +1,5 @@
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -6,6 +7,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -13,6 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from proxlin import RobustFactorization, RobustNMF, Status
 from proxlin.errors import CombinationError
+from proxlin.factorize import embed, fit
 from tests.factorize.plants import parts_error, planted_cells, subspace_error
 
 
@@ -171,6 +174,19 @@ def test_bad_input_is_refused_in_one_sentence_and_leaves_the_estimator_alone(mod
 def test_a_penalty_does_not_go_with_bad_columns():
     with pytest.raises(CombinationError, match='alpha must be 0 with robust="columns"'):
         RobustFactorization(robust="columns", alpha=0.1).fit(np.ones((5, 4)))
+
+
+def test_rows_that_are_not_solved_are_told(plant, monkeypatch):
+    model = RobustFactorization(2, p=1.5, max_iter=3, random_state=0).fit(plant.x.numpy())
+    model.transform(plant.x.numpy())  # a warning would be an error
+    monkeypatch.setattr(fit, "embed", partial(embed, max_steps=2))
+    with pytest.warns(ConvergenceWarning, match="80 of 80 embeddings are not proven optimal"):
+        model.transform(plant.x.numpy())
+
+
+def test_scores_of_new_rows_are_those_of_training_rows(plant, fitted):
+    scores = fitted.outlier_scores(plant.x.numpy())
+    np.testing.assert_allclose(scores, fitted.outlier_scores_, atol=1e-4)
 
 
 def test_embeddings_of_another_width_are_refused(fitted):

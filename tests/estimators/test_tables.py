@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.tables import as_tensor, column_names, read_pair, read_table, read_weights
+from proxlin.estimators.tables import as_tensor, read_codes, read_pair, read_table, read_weights
 
 
 class Reader(BaseEstimator):
@@ -107,7 +107,12 @@ def test_tensors_do_not_alias_read_only_memory():
     np.testing.assert_array_equal(frozen, np.ones((2, 2)))
 
 
-def test_columns_have_names_only_in_pandas():
-    assert column_names(pd.DataFrame({"a": [1], 2: [3]})) == ("a", "2")
-    assert column_names(pd.Series([1], name="y")) == ("y",)
-    assert column_names(np.ones(2)) is None
+def test_codes_have_the_width_of_the_code():
+    np.testing.assert_array_equal(read_codes(torch.eye(2), 2), np.eye(2))
+    with pytest.raises(InvalidInputError, match="n_components = 3 columns; got 2"):
+        read_codes(np.eye(2), 3)
+
+
+def test_large_finite_cells_are_finite():
+    large = np.full((3, 2), 1e308)  # their sum is not
+    np.testing.assert_array_equal(read_table(Reader(), large, reset=True), large)

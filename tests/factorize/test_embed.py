@@ -37,6 +37,24 @@ def test_embeddings_reach_the_optimum_of_every_row(p, non_negative, alpha):
         assert bool((found.u >= 0).all())
 
 
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("non_negative", [False, True])
+def test_rows_that_fit_exactly_are_proven_and_quick(p, non_negative):
+    generator = torch.Generator().manual_seed(0)
+    u, v = (torch.rand(*shape, generator=generator).double() for shape in ((20, 3), (3, 12)))
+    found = embed(Cells(u @ v), v, RowNorm(p, 0.0, non_negative), max_steps=60)
+    assert not found.unsolved.any()
+    assert float(found.gaps.max()) < 1e-10
+    torch.testing.assert_close(found.u, u, atol=1e-9, rtol=0)
+
+
+def test_rows_without_enough_steps_say_so():
+    generator = torch.Generator().manual_seed(0)
+    x, v = (torch.randn(*shape, generator=generator).double() for shape in ((20, 12), (3, 12)))
+    assert embed(Cells(x), v, RowNorm(1.2), max_steps=3).unsolved.all()
+    assert not embed(Cells(x), v, RowNorm(1.2)).unsolved.any()
+
+
 @pytest.mark.parametrize("p", [1.0, 1.5])
 def test_the_bound_is_below_every_loss_even_far_from_the_optimum(p):
     plant = planted_cells(n=40, m=25, rank=3, noise=0.1)

@@ -132,7 +132,8 @@ class RobustFactorization(
     def transform(self, X: Any) -> Array:
         """The embedding of each row with the components fixed: a convex problem, solved to 1e-8.
 
-        Rows for which that is not proven are counted in a `ConvergenceWarning`.
+        That is the gap to the optimum over the norm of the row, and proven: a `ConvergenceWarning`
+        counts the rows for which it is not.
         """
         return self._out(self._embed(X)[1].u)
 

@@ -68,7 +68,8 @@ class LinearFit:
     def _basis(self, x: Array) -> Array | None:
         """Orthonormal columns that span the rows, where they are fewer than the features.
 
-        Neither no regulariser nor a ridge has a use for coefficients outside the span.
+        Neither no regulariser nor a ridge has a use for coefficients outside the span; without
+        them the systems to solve are no larger than the rows are many.
         """
         plain = self.regularizer in (None, "ridge") and self.constraint is None
         if not plain or x.shape[1] <= len(x):
@@ -86,10 +87,6 @@ class LinearFit:
     ) -> LinearSolution:
         x, y, weights = data
         g = linear_regularizer(self.regularizer, strength)
-        if start is None and g is not None:
-            # Least squares may fit every row, and a charged model begins better with nothing.
-            middle = np.median(y, axis=0) if self.fit_intercept else np.zeros(y.shape[1])
-            start = (np.zeros((y.shape[1], x.shape[1])), middle)
         begin = None if start is None else (_double(start[0].T), _double(start[1]))
         return solve_linear(
             _double(x),

@@ -76,12 +76,9 @@ class GroupPath:
 
     def solve(self, alpha: float) -> LinearSolution:
         """The solution at one strength; the features' rows in it are exactly 0 or selected."""
-        if alpha >= self.strongest:
-            solution = self.empty
-        else:
-            near = min(self.points, key=lambda point: abs(point[0] - alpha), default=None)
-            start = None if near is None else (near[1].coef, near[1].intercept)
-            solution = self._solve(self.x, GroupLasso(alpha, groups="rows"), start)
+        near = min(self.points, key=lambda point: abs(point[0] - alpha), default=None)
+        start = None if near is None else (near[1].coef, near[1].intercept)
+        solution = self._solve(self.x, GroupLasso(alpha, groups="rows"), start)
         self.points.append((alpha, solution))
         return solution
 

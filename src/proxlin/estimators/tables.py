@@ -72,7 +72,7 @@ def read_pair(
         y=None if y is None else _as_host_table("y", y),
         reset=reset,
         dtype=_FLOATS,
-        ensure_all_finite=False,  # of X; y is always looked at
+        ensure_all_finite=False,  # said below in fewer words
         multi_output=True,
         y_numeric=True,
         ensure_min_samples=min_rows,
@@ -86,6 +86,7 @@ def read_pair(
         )
     if targets.dtype not in _FLOATS:
         targets = targets.astype(np.float64)
+    _check_finite("y", targets.reshape(len(targets), -1), allow_nan=False)
     return table, targets
 
 

@@ -13,8 +13,6 @@ from proxlin.factorize.row_norm import RowNorm, known_part
 
 TOLERANCE = 1e-8  # relative duality gap of every row
 _EXACT = 1e-5  # of a row's norm: a smaller loss counts as one of this size
-_ROUNDING = 1e-3  # the same for rows that are done, whose bounds are rounded too
-_FAR = 10.0  # times the tolerance: a gap that is worth telling
 _SHRINK = 0.6  # of the floor under residuals from step to step
 
 
@@ -25,7 +23,7 @@ class Embedding:
     u: Tensor  # (n, r)
     losses: Tensor  # (n,) ||known_i * (u_i V - x_i)||_p, float64
     gaps: Tensor  # (n,) loss plus penalty minus a lower bound of its least value, float64
-    unsolved: Tensor  # (n,) whether the gap is far above the tolerance
+    unsolved: Tensor  # (n,) whether the gap exceeds twice the tolerance, of ||x_i||_p
 
 
 def embed(
@@ -58,8 +56,8 @@ def embed(
         u[rows] = found.to(u.dtype)
         losses[rows] = norm.losses(known_part(found @ v - x.double(), mask))
         gaps[rows] = losses[rows] + norm.penalty(found) - bound
-        size = torch.maximum(losses[rows], _ROUNDING * norm.losses(x.double()))
-        unsolved[rows] = ~(gaps[rows] <= _FAR * tolerance * size)
+        # Against the norm and not the loss: bounds of rows that almost fit are rounded most.
+        unsolved[rows] = ~(gaps[rows] <= 2 * tolerance * norm.losses(x.double()))
     return Embedding(u, losses, gaps, unsolved)
 
 
