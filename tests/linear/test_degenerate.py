@@ -11,11 +11,14 @@ from proxlin.errors import InvalidInputError
 from proxlin.linear import solve_linear
 from tests.linear.oracle import planted
 
-EXPONENTS = [1.0, 1.3, math.inf, "mse"]
-TERMS: list[dict[str, object]] = [
-    {},
-    {"regularizer": Lasso(0.1)},
-    {"constraint": Box(-0.5, 0.2)},
+NONE: dict[str, object] = {}
+LASSO: dict[str, object] = {"regularizer": Lasso(0.1)}
+BOX: dict[str, object] = {"constraint": Box(-0.5, 0.2)}
+# Every exponent without terms, and each kind of term with a separable, a coupling and no kink.
+KINDS = [
+    *((p, NONE) for p in (1.0, 1.3, math.inf, "mse")),
+    *((p, LASSO) for p in (1.0, 1.3, "mse")),
+    *((p, BOX) for p in (1.0, math.inf)),
 ]
 
 
@@ -45,8 +48,7 @@ def degenerate() -> dict[str, tuple[Tensor, Tensor]]:
     }
 
 
-@pytest.mark.parametrize("terms", TERMS, ids=lambda terms: str(*terms.values()) or "none")
-@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize(("p", "terms"), KINDS, ids=str)
 @pytest.mark.parametrize("name", degenerate())
 def test_degenerate_data_are_solved_to_a_proof(
     name: str, p: float | str, terms: dict[str, object]

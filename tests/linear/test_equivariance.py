@@ -23,7 +23,7 @@ def test_adding_a_linear_function_to_the_targets_adds_it_to_the_answer(p: float)
     assert two.objective == pytest.approx(one.objective, rel=1e-9)
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e12])
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_scaling_the_targets_scales_the_objective(p: float, scale: float) -> None:
     x, y = planted(61, 3, 2)

@@ -40,7 +40,7 @@ def test_zero_is_the_answer_exactly_from_the_critical_strength_on(
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, math.inf])
+@pytest.mark.parametrize("p", [1.0, 1.5, math.inf])
 @pytest.mark.parametrize("regularizer", [Lasso(1e5), GroupLasso(1e5), ElasticNet(1e5, 1.0)])
 def test_strong_penalties_are_proven_without_a_step(
     regularizer: Regularizer, p: float, fit_intercept: bool
