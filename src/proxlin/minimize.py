@@ -24,6 +24,7 @@ _LOG = logging.getLogger("proxlin")
 
 _EVALUATION_SHARE = 0.1  # of a time budget goes into evaluating the full objective
 _EVALUATIONS = 20  # of a budget of steps: evaluate after every twentieth of it
+_MOST_RESERVE = 0.3  # of a time budget that is kept back for the last evaluation
 _SAMPLE = 2048  # rows that choose between the candidates at the end
 _PATIENCE = 8  # evaluations without progress that end a run without a budget
 _POLISHED = (Status.TIME, Status.ITERATIONS, Status.NO_DECREASE)  # ends that leave more to do
@@ -177,9 +178,12 @@ class _Run:
 
     def _begin(self, theta: Tensor) -> None:
         """Evaluate the start, or a part of it where a full pass would eat into the time budget."""
-        before, limit = self.budget.seconds, self.budget.max_seconds
+        limit = self.budget.max_seconds
+        chunk = next(self.problem.chunks())
         with torch.no_grad():
-            part = self.problem.losses(theta, next(self.problem.chunks()))
+            self.problem.losses(theta, chunk)  # the first call of a net takes much longer
+            before = self.budget.seconds
+            part = self.problem.losses(theta, chunk)
         expected = (self.budget.seconds - before) * self.problem.n_rows / len(part)
         finite = bool(torch.isfinite(part).all())
         if finite and limit is not None and expected > 0.5 * _EVALUATION_SHARE * limit:
@@ -240,9 +244,15 @@ class _Run:
         return self._take(theta, objective, step)
 
     def _expect(self, cost: float) -> None:
-        """Keep time back for the last evaluation, which costs about as much as this one."""
+        """Keep time back for the last evaluation, which costs about as much as this one.
+
+        Never most of the budget: a machine that was busy for a moment must not end the run.
+        """
         self.cost = cost
-        self.budget.reserve = 1.2 * cost
+        limit = self.budget.max_seconds
+        self.budget.reserve = (
+            1.2 * cost if limit is None else min(1.2 * cost, _MOST_RESERVE * limit)
+        )
 
     def _take(self, theta: Tensor, objective: float, step: Step) -> Status | None:
         """Record an evaluated point, keep it if it is the best, tell the callbacks."""
