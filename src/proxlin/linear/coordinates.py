@@ -141,6 +141,8 @@ def _shrink_rows(
 ) -> tuple[Tensor, Tensor]:
     """Divide rows far out by a power of 2 near their size, in place; the new weights, dampings."""
     size = damping.rsqrt()
+    if not bool((size > _LARGE).any()):
+        return weights, damping
     size = torch.where(size > _LARGE, size.log2().round().exp2(), 1.0)
     for rows in chunks(len(design), design.shape[1]):
         design[rows] /= size[rows, None]
