@@ -31,6 +31,7 @@ LAYERS = [
     "search",
     "stationarity",
     "methods",
+    "loop",
     "minimize",
     "linear",
     "factorize",
