@@ -1,11 +1,13 @@
 """Median test error on tables with corrupted training targets or features, ours against others.
 
     python -m benchmarks.tables --sets enb,jura --ratios 0,0.2,0.4 --corrupt targets
+    python -m benchmarks.tables --sets rf1 --methods "ours linear,Huber" --label=-rf1
 
 Rows are replaced by N(2.5, 1) in all targets (or all features), as in the paper's experiment; the
 test rows stay clean. The error is the median of |prediction - target| over all test cells, targets
 standardised. Everybody runs at one setting for all sets; single-target methods get one model for
-each target. Written as CSV and Markdown to benchmarks/results/.
+each target. Written as CSV and Markdown to benchmarks/results/, with the command that makes the
+table again; a label keeps it beside earlier ones.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sets", default="enb,jura,atp1d,rf1")
     parser.add_argument("--ratios", default="0,0.1,0.2,0.3,0.4")
     parser.add_argument("--corrupt", default="targets", choices=("targets", "features"))
-    parser.add_argument("--methods", default="")
+    parser.add_argument("--methods", default="", help="names between commas; all by default")
     parser.add_argument("--rows", type=int, default=1000, help="training rows at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--label", default="", help="ending of the names of the files")
@@ -154,6 +156,18 @@ def _pivot(table: pd.DataFrame) -> pd.DataFrame:
     return table.pivot(index=["set", "ratio"], columns="method", values="error")[order].round(3)
 
 
+def _command(options: argparse.Namespace) -> str:
+    """What makes the same table again: every option but the folder."""
+    given = {name: value for name, value in vars(options).items() if name != "out" and value != ""}
+    return " ".join(
+        ["python -m benchmarks.tables", *(f"--{n}={_quoted(v)}" for n, v in given.items())]
+    )
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"' if " " in str(value) else str(value)
+
+
 def _save(
     records: list[dict[str, Any]], options: argparse.Namespace, console: Console, last: str
 ) -> None:
@@ -172,8 +186,7 @@ def _save(
         lines.append("| " + " | ".join([str(row[0]), f"{row[1]:.0%}", *cells]) + " |")
     text = (
         f"Median absolute test error, {options.corrupt} of the training rows corrupted, at most"
-        f" {options.rows} training rows, seed {options.seed}. `python -m benchmarks.tables"
-        f" --corrupt {options.corrupt} --rows {options.rows} --seed {options.seed}`\n\n"
+        f" {options.rows} training rows, seed {options.seed}. `{_command(options)}`\n\n"
     )
     (options.out / f"tables-{options.corrupt}{options.label}.md").write_text(
         text + "\n".join(lines) + "\n"
