@@ -1,29 +1,33 @@
-"""Robust regression with several targets: a picture, and what robustness costs on clean data.
+"""Fit several targets at once while a part of the rows is wrong, and what that costs on clean data.
 
-python examples/robust_regression.py            writes docs/images/regression.png if it can
-python examples/robust_regression.py FOLDER     writes FOLDER/regression.png
+    python examples/robust_regression.py [folder for the picture]
+
+Prints the error of the coefficients over repeated tables, with and without bad rows, and draws one
+table: least squares beside RobustRegressor. PROXLIN_QUICK=1 makes it short.
 """
-
-from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from sklearn.linear_model import LinearRegression
 
 from proxlin import RobustRegressor
 
-QUICK = bool(os.environ.get("PROXLIN_QUICK"))
+REPEATS = 3 if os.environ.get("PROXLIN_QUICK") else 40
+CASES = (("Gaussian", 0.0), ("Student t(2)", 0.0), ("Gaussian", 0.2), ("Gaussian", 0.4))
+MODELS = {
+    "least squares": LinearRegression(),
+    "p = 1": RobustRegressor(p=1),
+    "p = 2": RobustRegressor(p=2),
+    "p = 2, reweight": RobustRegressor(p=2, reweight=True),
+}
 
 
-def table(rows: int, noise: str, share: float, seed: int):
-    """Features, targets with noise and a share of them replaced on one side, coefficients, mask."""
+def make_table(rows: int, noise: str, share: float, seed: int) -> tuple[np.ndarray, ...]:
+    """Features, targets of which a share is replaced on one side, coefficients, which are bad."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 5))
     coef = rng.normal(size=(2, 5))
@@ -34,55 +38,44 @@ def table(rows: int, noise: str, share: float, seed: int):
     return x, y, coef, bad
 
 
-def error_of(model, noise: str, share: float, repeats: int) -> float:
+def coefficient_error(model: LinearRegression | RobustRegressor, noise: str, share: float) -> float:
     """Root mean squared error of the coefficients over repeated tables."""
     errors = []
-    for seed in range(repeats):
-        x, y, coef, _ = table(200, noise, share, seed)
+    for seed in range(REPEATS):
+        x, y, coef, _ = make_table(200, noise, share, seed)
         errors.append(np.square(model.fit(x, y).coef_ - coef).mean())
     return float(np.sqrt(np.mean(errors)))
 
 
-def main() -> None:
-    """Print the errors of the coefficients, and draw one table."""
-    repeats = 3 if QUICK else 40
-    models = {
-        "least squares": LinearRegression(),
-        "p = 1": RobustRegressor(p=1),
-        "p = 2": RobustRegressor(p=2),
-        "p = 2, reweight": RobustRegressor(p=2, reweight=True),
-    }
-    print("| noise, rows replaced | " + " | ".join(models) + " |")
-    print("| --- |" + " --- |" * len(models))
-    for noise, share in (
-        ("Gaussian", 0.0),
-        ("Student t(2)", 0.0),
-        ("Gaussian", 0.2),
-        ("Gaussian", 0.4),
-    ):
-        cells = [f"{error_of(model, noise, share, repeats):.3f}" for model in models.values()]
+def main(folder: Path) -> None:
+    """Print the errors of the coefficients, save the picture."""
+    print("| noise, rows replaced | " + " | ".join(MODELS) + " |")
+    print("| --- |" + " --- |" * len(MODELS))
+    for noise, share in CASES:
+        cells = [f"{coefficient_error(model, noise, share):.3f}" for model in MODELS.values()]
         print(f"| {noise}, {share:.0%} | " + " | ".join(cells) + " |")
+    x, y, _, bad = make_table(300, "Gaussian", 0.25, 0)
+    draw(x, y, bad).savefig(folder / "regression.png", dpi=110)
 
-    x, y, _, bad = table(300, "Gaussian", 0.25, 0)
-    model = RobustRegressor(p=2, reweight=True).fit(x, y)
+
+def draw(x: np.ndarray, y: np.ndarray, bad: np.ndarray) -> Figure:
+    """Predictions of both fits over the first target; beside them, the outlier scores."""
+    robust = RobustRegressor(p=2, reweight=True).fit(x, y)
     plain = LinearRegression().fit(x, y)
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
-    for ax, fitted, title in (
-        (axes[0], plain, "least squares"),
-        (axes[1], model, "RobustRegressor"),
-    ):
-        ax.scatter(y[~bad, 0], fitted.predict(x)[~bad, 0], s=8, label="good rows")
-        ax.scatter(y[bad, 0], fitted.predict(x)[bad, 0], s=12, marker="x", color="C3", label="bad")
-        ax.axline((0, 0), slope=1, color="0.6", linewidth=0.8)
-        ax.set(title=title, xlabel="first target", ylabel="predicted")
-    axes[0].legend(fontsize="small")
-    model.plot(ax=axes[2])
-    axes[2].set_title(f"flagged: {int(model.outliers_[bad].sum())} of {int(bad.sum())} bad rows")
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/images")
-    if folder.is_dir():
-        figure.savefig(folder / "regression.png", dpi=110)
-        print(f"picture: {folder / 'regression.png'}")
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    fits = ((left, plain, "least squares"), (middle, robust, "RobustRegressor"))
+    for axis, fitted, title in fits:
+        first = fitted.predict(x)[:, 0]
+        axis.scatter(y[~bad, 0], first[~bad], s=8, label="good rows")
+        axis.scatter(y[bad, 0], first[bad], s=12, marker="x", color="C3", label="bad")
+        axis.axline((0, 0), slope=1, color="0.6", linewidth=0.8)
+        axis.set(title=title, xlabel="first target", ylabel="predicted")
+    left.legend(fontsize="small")
+    robust.plot(ax=right)
+    right.set_title(f"flagged: {int(robust.outliers_[bad].sum())} of {int(bad.sum())} bad rows")
+    return figure
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path())

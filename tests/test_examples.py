@@ -16,7 +16,6 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "docs" / "images").mkdir(parents=True)
     environment = {**os.environ, "PROXLIN_QUICK": "1", "MPLBACKEND": "Agg"}
     run = subprocess.run(
         [sys.executable, str(path)],

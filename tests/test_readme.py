@@ -1,21 +1,36 @@
-"""The examples of the README run as they stand, with shorter budgets."""
+"""The examples of the README and of the pages run as they stand, with shorter budgets."""
 
 import re
 from pathlib import Path
 
 import pytest
 import torch
+from matplotlib import pyplot
 
-README = Path(__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=[str(number) for number in range(len(BLOCKS))])
-def test_example_runs(block: str) -> None:
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+EXAMPLES = [
+    pytest.param(page, block, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, block in enumerate(blocks(page))
+]
+
+
+@pytest.mark.parametrize(("page", "block"), EXAMPLES)
+def test_example_runs(page: Path, block: str) -> None:
     torch.manual_seed(0)
+    pyplot.switch_backend("Agg")
     shorter = block.replace("max_seconds=10", "max_seconds=0.5").replace("10_000", "100")
-    exec(compile(shorter, str(README), "exec"), {})  # the examples are ours
+    exec(compile(shorter, str(page), "exec"), {})  # the examples are ours
+    pyplot.close("all")
 
 
 def test_there_are_examples() -> None:
-    assert len(BLOCKS) == 4
+    assert len(blocks(ROOT / "README.md")) == 4
+    assert len(EXAMPLES) >= 8
