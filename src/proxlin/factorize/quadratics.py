@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 _ROUNDS = 30  # of coordinate descent and face steps; rows that need more are rare and stay feasible
-_PASSES = 2  # of coordinate descent before each face step
+_PASSES = 2  # of coordinate descent before the face steps
 
 
 def weighted_grams(weights: Tensor, basis: Tensor) -> Tensor:
@@ -66,9 +66,11 @@ def _solve(grams: Tensor, right: Tensor) -> Tensor:
 
 
 def _non_negative(grams: Tensor, right: Tensor, start: Tensor) -> Tensor:
-    """Coordinate descent finds which entries are 0, a solve on the others finishes exactly.
+    """Coordinate descent finds which entries are 0, solves on the others finish exactly.
 
-    Both only ever lower the quadratic: a face step that would leave u >= 0 stops at the border.
+    Both only ever lower the quadratic: a face step that would leave u >= 0 stops at the border,
+    and the next one goes on without the entry that met it. A round thus ends at the minimiser of
+    its face, and no face comes twice.
     """
     answer = start.clone()
     rows = torch.arange(len(start), device=start.device)
@@ -76,7 +78,11 @@ def _non_negative(grams: Tensor, right: Tensor, start: Tensor) -> Tensor:
     for _ in range(_ROUNDS):
         a, b, u = grams[rows], right[rows], answer[rows]
         u = _coordinate_passes(a, b, u)
-        u = _face_step(a, b, u)
+        for _ in range(u.shape[-1]):
+            free = u > 0
+            u = _face_step(a, b, u)
+            if not bool((free & (u == 0)).any()):
+                break
         answer[rows] = u
         slope = (a @ u.unsqueeze(-1)).squeeze(-1) - b
         missing = torch.where(u > 0, slope.abs(), (-slope).clamp(min=0))
