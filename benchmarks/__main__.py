@@ -9,6 +9,7 @@ TABLES = (
     "prox",
     "jacobians",
     "sadm",
+    "memory",
     "convergence",
     "regression",
     "factorization",
