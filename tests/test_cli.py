@@ -1,5 +1,4 @@
 import json
-import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -9,22 +8,6 @@ import pytest
 
 from proxlin import cli
 from proxlin.commands import demo, terminal
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command line in this process: exit code, standard output, standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["proxlin", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        told = capsys.readouterr()
-        # Some machines that run tests ask for colours.
-        plain = [re.sub(r"\x1b\[[0-9;]*m", "", text) for text in told]
-        return ended.value.code or 0, *plain
-
-    return call
 
 
 def is_picture(path):

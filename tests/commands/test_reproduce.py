@@ -9,7 +9,6 @@ import time
 import pandas as pd
 import pytest
 
-from proxlin import cli
 from proxlin.experiments.catalog import exhibit
 from proxlin.experiments.lock import locked
 from proxlin.experiments.reproduce import reproduce as carry_out
@@ -19,20 +18,6 @@ SMALL = (
     *("--methods", "sgd,adam", "--outliers", "0,0.2", "--p", "1,2"),
 )
 CELLS = 2 * 2 * (1 + 3)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command line in this process: exit code, standard output, standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["proxlin", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        plain = [re.sub(r"\x1b\[[0-9;]*m", "", text) for text in capsys.readouterr()]
-        return ended.value.code or 0, *plain
-
-    return call
 
 
 @pytest.fixture(scope="module")
