@@ -238,3 +238,12 @@ def test_stationarity_is_measured_on_the_rows_asked_for():
     assert end.stationarity < 0.2 * start.stationarity
     assert minimize(problem(), max_iter=1, stationarity_rows=10**6).stationarity_rows == 200
     assert "on 50 rows" in str(end)
+
+
+@pytest.mark.parametrize("asked", [{"polish": 1}, {"stationarity_rows": 5}])
+def test_what_squared_errors_cannot_give_is_refused_before_the_run(asked):
+    squared = problem(p="mse")
+    before = squared.theta()
+    with pytest.raises(InvalidInputError, match="keeps a norm"):
+        minimize(squared, max_iter=5, **asked)
+    assert torch.equal(squared.theta(), before)

@@ -73,6 +73,11 @@ def minimize(
     check_count("polish", polish, minimum=0)
     if stationarity_rows is not None:
         check_count("stationarity_rows", stationarity_rows)
+    if problem.p == "mse" and (polish or stationarity_rows is not None):
+        raise InvalidInputError(
+            'polish and stationarity_rows need a convex model, which keeps a norm; got p="mse".'
+            " Use p=2, or leave them out."
+        )
     told = tuple(callbacks)
     run = Run(problem, settings, Budget(max_seconds, max_iter), tol, told)
     with _flushed_denormals():
