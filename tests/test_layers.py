@@ -13,6 +13,7 @@ ROOT = Path(proxlin.__file__).parent
 LAYERS = [
     "errors",
     "_checks",
+    "files",
     "layout",
     "result",
     "budget",

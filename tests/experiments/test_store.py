@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxlin.experiments.store import Store, clear_parts, pack, unpack, write_whole
+from proxlin.experiments.store import Store, pack, unpack
 
 CONFIG = {"cell": "a", "p": 1.5, "settings": ("x", 1)}
 RECORD = {"config": CONFIG, "metrics": {"1.5": {"f_obj": 0.1 + 0.2}}, "history": [1.0, 2.5]}
@@ -86,20 +86,6 @@ def test_a_write_that_fails_leaves_the_old_record(store, monkeypatch):
                 store.write("a", {**RECORD, "history": []})
         assert store.read("a", CONFIG)["history"] == RECORD["history"]
         assert [path.name for path in store.folder.iterdir()] == ["a.json"]
-
-
-def test_what_a_killed_process_left_is_cleared_and_nothing_else(store):
-    store.write("a", RECORD)
-    (store.folder / ".b.json123.part").write_text("half")
-    (store.folder / "notes.part").write_text("a user's")
-    clear_parts(store.folder.parent)
-    assert sorted(path.name for path in store.folder.iterdir()) == ["a.json", "notes.part"]
-
-
-def test_files_have_the_usual_permissions(tmp_path):
-    write_whole(tmp_path / "whole", b"x")
-    (tmp_path / "plain").write_bytes(b"x")
-    assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_parameters_survive_as_text():

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from proxlin.experiments import published
 from proxlin.experiments.choice import chosen
 from proxlin.experiments.config import Cell, family
-from proxlin.experiments.store import Record, write_whole
+from proxlin.experiments.store import Record
+from proxlin.files import write_whole
 
 _COLOURS = {
     "probed": "#0072b2",

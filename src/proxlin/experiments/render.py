@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from proxlin.experiments.store import write_whole
+from proxlin.files import write_whole
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from proxlin.experiments.figures import figure1, figure2, figure3, figure4, poin
 from proxlin.experiments.lock import locked
 from proxlin.experiments.render import save
 from proxlin.experiments.runner import Engine, Outcome, Watch, pending, run
-from proxlin.experiments.store import Store, clear_parts, write_whole
+from proxlin.experiments.store import Store
 from proxlin.experiments.tables import Score, compare, layouts, runs, scores
+from proxlin.files import clear_parts, write_whole
 
 _AROUND = {True: 8.0, False: 1.0}  # seconds a cell of images or of a table takes besides training
 _CLASSIFIER = 75.0  # seconds of a logistic regression on the codes of 60,000 images, one thread

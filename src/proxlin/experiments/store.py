@@ -7,16 +7,15 @@ import hashlib
 import json
 import logging
 import math
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from proxlin.files import write_whole
 
 FORMAT = 1  # of the files; a file of another format is not read
 
@@ -61,30 +60,6 @@ class Store:
         write_whole(self.path(name), text.encode())
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace the file by `content` at once: readers see the old content or the new, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(beside).chmod(0o666 & ~_mask())
-        os.replace(beside, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(beside)
-        raise
-    _flush_folder(path.parent)
-
-
-def clear_parts(folder: Path) -> None:
-    """Remove what a killed process left half-written. Only for the holder of the folder's lock."""
-    for path in folder.rglob(".*.part"):
-        path.unlink(missing_ok=True)
-
-
 def pack(theta: Tensor) -> str:
     """The parameters as text: base64 of little-endian float32."""
     return base64.b64encode(theta.detach().cpu().numpy().astype("<f4").tobytes()).decode()
@@ -120,19 +95,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _mask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the rename last through a power cut, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
