@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -97,24 +98,26 @@ def as_rows(data: Any) -> Rows:
     )
 
 
+@dataclass(eq=False)
 class Shuffler:
     """Batches of row numbers, in rounds: no row twice in a round, a new order in each.
 
     Every row comes once in a round if the batch size divides their number.
     """
 
-    def __init__(self, n_rows: int, batch_size: int, generator: torch.Generator) -> None:
-        self.n_rows = n_rows
-        self.batch_size = min(batch_size, n_rows)
-        self.generator = generator
-        self._batches: Iterator[Tensor] = iter(())
+    n_rows: int
+    batch_size: int  # at most the number of rows
+    generator: torch.Generator
+    order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # of this round
+    visited: int = 0  # how many of `order` have been handed out
+
+    def __post_init__(self) -> None:
+        self.batch_size = min(self.batch_size, self.n_rows)
 
     def next(self) -> Tensor:
         """The row numbers of the next batch; a last short batch is left out of its round."""
-        index = next(self._batches, None)
-        if index is None:
-            order = torch.randperm(self.n_rows, generator=self.generator)
-            whole = self.n_rows - self.n_rows % self.batch_size
-            self._batches = iter(torch.split(order[:whole], self.batch_size))
-            index = next(self._batches)
-        return index
+        if self.visited + self.batch_size > len(self.order):
+            self.order = torch.randperm(self.n_rows, generator=self.generator)
+            self.visited = 0
+        first, self.visited = self.visited, self.visited + self.batch_size
+        return self.order[first : self.visited]

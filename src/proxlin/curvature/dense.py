@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from proxlin.curvature.factor import damped_cholesky
 
 
+@dataclass(init=False, eq=False, repr=False)
 class DenseCurvature:
     """C as a d x d matrix; memory 2 * 8 d^2 bytes, a Cholesky factorisation for each renewal."""
 
+    matrix: Tensor  # (d, d) C
+    _factor: Tensor  # (d, d) Cholesky factor of A, older than C by up to a renewal
+
     def __init__(self, size: int, device: torch.device) -> None:
-        self.matrix = torch.zeros(size, size, dtype=torch.float64, device=device)  # C
+        self.matrix = torch.zeros(size, size, dtype=torch.float64, device=device)
         self._factor = torch.empty(0)
 
     costly = False

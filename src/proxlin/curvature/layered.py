@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -25,11 +26,15 @@ class LayerBlock(Protocol):
     def trace(self) -> float: ...  # noqa: D102
 
 
+@dataclass(init=False, eq=False, repr=False)
 class UnitBlocks:
     """One dense block for each output unit; exact for a last linear layer.
 
     Memory 2 * units * width^2 numbers.
     """
+
+    blocks: Tensor  # (units, width, width)
+    _factor: Tensor  # (units, width, width) their Cholesky factors, damped
 
     def __init__(self, units: int, width: int, like: Tensor) -> None:
         self.blocks = like.new_zeros(units, width, width)
@@ -64,6 +69,7 @@ class UnitBlocks:
         return float((column * (self.blocks @ column)).sum(dtype=torch.float64))
 
 
+@dataclass(init=False, eq=False, repr=False)
 class KroneckerBlock:
     """C ~ left (x) right / trace, from E[V V^T] and E[V^T V] of the layer's probes V.
 
@@ -71,6 +77,11 @@ class KroneckerBlock:
     The damping is split between the factors, so that two Cholesky factorisations suffice.
     Memory 2 * (units^2 + width^2) numbers.
     """
+
+    left: Tensor  # (units, units) E[V V^T]
+    right: Tensor  # (width, width) E[V^T V]
+    _left_inverse: Tensor  # (units, units) damped
+    _right_inverse: Tensor  # (width, width) damped
 
     def __init__(self, units: int, width: int, like: Tensor) -> None:
         self.left = like.new_zeros(units, units)
@@ -111,8 +122,12 @@ class KroneckerBlock:
         return float((matrix * image).sum(dtype=torch.float64))
 
 
+@dataclass(init=False, eq=False, repr=False)
 class DiagonalBlock:
     """The diagonal alone, for layers too large for anything else; memory 2 units * width."""
+
+    diagonal: Tensor  # (units, width)
+    _damped: Tensor  # (units, width)
 
     def __init__(self, units: int, width: int, like: Tensor) -> None:
         self.diagonal = like.new_zeros(units, width)
@@ -140,12 +155,15 @@ class DiagonalBlock:
         return float((matrix.square() * self.diagonal).sum(dtype=torch.float64))
 
 
+@dataclass(init=False, eq=False, repr=False)
 class LayeredCurvature:
     """One block for each layer, of the richest structure that fits."""
 
+    blocks: list[LayerBlock]
+
     def __init__(self, pieces: list[LayerPiece], like: Tensor) -> None:
         self.pieces = pieces
-        self.blocks: list[LayerBlock] = [_block(piece, like) for piece in pieces]
+        self.blocks = [_block(piece, like) for piece in pieces]
         self.size = like.numel()
         self.costly = any(isinstance(block, KroneckerBlock) for block in self.blocks)
 
