@@ -35,6 +35,11 @@ class Budget:
         """Seconds since the run began."""
         return self._clock() - self._started
 
+    def go_on(self, iteration: int, seconds: float, reserve: float) -> None:
+        """Count on from what an earlier part of the same run has used."""
+        self.iteration, self.reserve = iteration, reserve
+        self._started = self._clock() - seconds
+
     @property
     def bounded(self) -> bool:
         """Whether any limit is set."""

@@ -25,6 +25,10 @@ _MOST_RESERVE = 0.3  # of a time budget that is kept back for the last evaluatio
 _SAMPLE = 2048  # rows that choose between the candidates at the end
 _PATIENCE = 8  # evaluations without progress that end a run without a budget
 _PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
+_REMEMBERED = (
+    "start", "best", "best_theta", "stationarity", "cost", "evaluated_at", "stale", "history",
+    "remarks", "state",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Run:
         self.remarks: list[str] = []
         self.best = math.inf
         self.best_theta = torch.empty(0)
+        self.start = torch.empty(0)
         self.stationarity: float | None = None  # at the last point whose model was solved
         self.cost = 0.0  # seconds of the latest evaluation
         self.evaluated_at = (0, 0.0)  # iteration and seconds of the latest evaluation
@@ -72,7 +77,7 @@ class Run:
     def carry_out(self, generator: torch.Generator, keep_start: bool) -> Result:
         """Run from the module's parameters and write the best ones into it."""
         problem = self.problem
-        start = problem.theta()
+        start = self.start = problem.theta()
         theta = problem.penalty.project(start)
         if not torch.equal(theta, start) and bool(torch.isfinite(start).all()):
             self._remark("The start point was outside the constraint and has been projected on it.")
@@ -102,9 +107,23 @@ class Run:
             iterations=self.budget.iteration,
             history=self.history,
             theta=self.best_theta,
-            start=start if keep_start else None,
+            start=self.start if keep_start else None,
             remarks=tuple(self.remarks),
         )
+
+    def memory(self) -> dict[str, Any]:
+        """All that changes while a run goes on, so that another can go on from it."""
+        budget = self.budget
+        used = {
+            "iteration": budget.iteration, "seconds": budget.seconds, "reserve": budget.reserve,
+        }  # fmt: skip
+        return {"budget": used} | {name: getattr(self, name) for name in _REMEMBERED}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        """Stand where the run stood that had this memory."""
+        for name in _REMEMBERED:
+            setattr(self, name, memory[name])
+        self.budget.go_on(**memory["budget"])
 
     def _begin(self, theta: Tensor) -> None:
         """Evaluate the start, or a part of it where a full pass would eat into the time budget."""
