@@ -32,6 +32,7 @@ LAYERS = [
     "search",
     "stationarity",
     "methods",
+    "checkpoint",
     "loop",
     "minimize",
     "linear",

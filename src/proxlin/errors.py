@@ -27,3 +27,7 @@ class NonFiniteError(ProxlinError, ArithmeticError):
 
 class DataError(ProxlinError, OSError):
     """A data file that is missing, damaged or cannot be stored."""
+
+
+class CheckpointError(InvalidInputError):
+    """A checkpoint that cannot be kept or gone on from, and what to do about it."""
