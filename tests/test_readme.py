@@ -23,7 +23,10 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("page", "block"), EXAMPLES)
-def test_example_runs(page: Path, block: str) -> None:
+def test_example_runs(
+    page: Path, block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # for what an example writes
     torch.manual_seed(0)
     pyplot.switch_backend("Agg")
     shorter = block.replace("max_seconds=10", "max_seconds=0.5").replace("10_000", "100")

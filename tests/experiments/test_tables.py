@@ -11,8 +11,8 @@ from proxlin.experiments.accuracy import (
 from proxlin.experiments.choice import chosen
 from proxlin.experiments.config import Grid
 from proxlin.experiments.metrics import LOSSES
-from proxlin.experiments.render import Figures, Table, save
 from proxlin.experiments.tables import KEY, compare, layouts, runs, scores
+from proxlin.report import write_tables
 
 
 def record(losses, *, seconds=60.0, history=(), p=1.0):
@@ -131,7 +131,7 @@ def test_unfinished_grids_have_tables_too():
 def test_markdown_and_latex_hold_every_figure(tmp_path):
     cells, records = as_good_as_the_paper(0.5)
     table = compare(runs(cells, records, (1.0, 1.5, 2.0)))
-    paths = save(tmp_path, "table1", table, layouts(table, ("A remark at 5 %.",)))
+    paths = write_tables(tmp_path, "table1", table, layouts(table, ("A remark at 5 %.",)))
     csv, markdown, latex = (path.read_text() for path in paths)
     assert len(pd.read_csv(paths[0])) == len(csv.splitlines()) - 1 == 45
     assert markdown.count("**") == 2 * 135
@@ -144,14 +144,6 @@ def test_markdown_and_latex_hold_every_figure(tmp_path):
     for line in markdown.splitlines():
         assert line.startswith("|") == line.endswith("|")
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 4
-
-
-def test_bars_and_specials_do_not_break_a_table():
-    table = Table("A|B", ("x_1",), [("a|b",), (Figures(("1", "2"), (True, False)),)])
-    assert "| a\\|b |" in table.markdown()
-    assert "| **1** / 2 |" in table.markdown()
-    assert r"\textbf{1} / 2 \\" in table.latex()
-    assert r"x\_1" in table.latex()
 
 
 def test_accuracies_beside_the_papers():

@@ -8,9 +8,9 @@ import pandas as pd
 
 from proxlin.experiments import published
 from proxlin.experiments.config import Cell, family
-from proxlin.experiments.render import Field, Figures, Table
 from proxlin.experiments.store import Record
 from proxlin.experiments.tables import KEY, Score
+from proxlin.report import Field, Figures, Table
 
 
 def accuracies(cells: Iterable[Cell], records: Mapping[str, Record]) -> pd.DataFrame:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +15,6 @@ from proxlin.experiments import published
 from proxlin.experiments.choice import chosen
 from proxlin.experiments.config import Cell, family
 from proxlin.experiments.store import Record
-from proxlin.files import write_whole
 
 _COLOURS = {
     "probed": "#0072b2",
@@ -164,20 +160,6 @@ def figure4(accuracy: pd.DataFrame, *, paper: bool = True) -> Figure:
         row[0].set_ylabel("test accuracy")
     _legend(figure, axes)
     return figure
-
-
-def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write name.svg and name.png; the same figure gives the same bytes."""
-    paths = []
-    plain: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}
-    with mpl.rc_context({"svg.hashsalt": "proxlin"}):
-        for ending, metadata in plain.items():
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=ending, dpi=130, metadata=metadata)
-            path = folder / f"{name}.{ending}"
-            write_whole(path, buffer.getvalue())
-            paths.append(path)
-    return paths
 
 
 def _panels(rows: int, columns: int) -> tuple[Figure, Any]:

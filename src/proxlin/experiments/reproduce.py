@@ -18,13 +18,13 @@ from proxlin.experiments.cell import run_cell
 from proxlin.experiments.choice import chosen, group
 from proxlin.experiments.classify import Classified, classify
 from proxlin.experiments.config import Cell, Grid, has_images
-from proxlin.experiments.figures import figure1, figure2, figure3, figure4, points, save_figure
+from proxlin.experiments.figures import figure1, figure2, figure3, figure4, points
 from proxlin.experiments.lock import locked
-from proxlin.experiments.render import save
 from proxlin.experiments.runner import Engine, Outcome, Watch, pending, run
 from proxlin.experiments.store import Store
 from proxlin.experiments.tables import Score, compare, layouts, runs, scores
 from proxlin.files import clear_parts, write_whole
+from proxlin.report import write_picture, write_tables
 
 _AROUND = {True: 8.0, False: 1.0}  # seconds a cell of images or of a table takes besides training
 _CLASSIFIER = 75.0  # seconds of a logistic regression on the codes of 60,000 images, one thread
@@ -127,7 +127,7 @@ def write_exhibit(exhibit: Exhibit, cells: list[Cell], out: Path, report: Report
         figure = figure4(accuracy, paper=paper)
     else:
         figure = figure3(losses, paper=paper)
-    report.files += save_figure(figure, out, exhibit.name)
+    report.files += write_picture(out, exhibit.name, figure)
     shown = losses if accuracy.empty else losses.merge(accuracy, how="left")
     report.files.append(_write_csv(shown, out / f"{exhibit.name}.csv"))
 
@@ -137,14 +137,14 @@ def _write_table(exhibit: Exhibit, cells: list[Cell], out: Path, report: Report)
     table = compare(frame, comparable=exhibit.grid.rows is None)
     report.scores = scores(table)
     remarks = (*(f"{score}." for score in report.scores), *caveats(exhibit.grid))
-    report.files += save(out, exhibit.name, table, layouts(table, remarks))
+    report.files += write_tables(out, exhibit.name, table, layouts(table, remarks))
 
 
 def _write_accuracy(exhibit: Exhibit, frame: pd.DataFrame, out: Path, report: Report) -> None:
     table = compare_accuracies(frame, comparable=exhibit.grid.rows is None)
     report.scores = accuracy_scores(table)
     remarks = (*(f"{score}." for score in report.scores), *caveats(exhibit.grid))
-    report.files += save(out, exhibit.name, table, accuracy_layouts(table, remarks))
+    report.files += write_tables(out, exhibit.name, table, accuracy_layouts(table, remarks))
 
 
 def _write_csv(frame: pd.DataFrame, path: Path) -> Path:

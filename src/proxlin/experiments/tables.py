@@ -12,8 +12,8 @@ from proxlin.experiments.cell import figures
 from proxlin.experiments.choice import chosen
 from proxlin.experiments.config import Cell, family
 from proxlin.experiments.metrics import LOSSES, seconds_to_reach
-from proxlin.experiments.render import Field, Figures, Table
 from proxlin.experiments.store import Record
+from proxlin.report import Field, Figures, Table
 
 KEY = ["dataset", "outliers", "p"]
 _TITLES = {"f_obj": "F_OBJ", "f_noutl": "F_NOUTL", "f_test": "F_TEST"}

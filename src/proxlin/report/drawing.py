@@ -1,0 +1,93 @@
+"""Drawings: axes in the style of the reports, SVG for the page, SVG and PNG files."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from proxlin.files import write_whole
+from proxlin.report.palette import MUTED, VARIABLES
+
+_SVG = "http://www.w3.org/2000/svg"
+_LINK = "http://www.w3.org/1999/xlink"
+_PLAIN: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}
+
+ElementTree.register_namespace("", _SVG)
+ElementTree.register_namespace("xlink", _LINK)
+
+
+def panel(
+    title: str = "", *, x: str = "", y: str = "", width: float = 5.2, height: float = 3.4
+) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes that a phone can show: `x` and `y` name what they measure."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(MUTED)
+    axes.tick_params(colors=MUTED, labelsize=9)
+    axes.grid(alpha=0.35, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(x, color=MUTED, fontsize=9)
+    axes.set_ylabel(y, color=MUTED, fontsize=9)
+    if title:
+        axes.set_title(title, fontsize=10, loc="left")
+    return figure, axes
+
+
+def write_picture(folder: Path, name: str, figure: Figure) -> list[Path]:
+    """Write name.svg and name.png; the same figure gives the same bytes."""
+    paths = []
+    for ending in _PLAIN:
+        path = folder / f"{name}.{ending}"
+        write_whole(path, _bytes(figure, ending))
+        paths.append(path)
+    return paths
+
+
+def page_svg(figure: Figure, prefix: str, alt: str) -> str:
+    """The figure as an SVG element whose colours follow the page that holds it.
+
+    `prefix` goes before every id, so that pictures of one page do not take each other's parts.
+    """
+    root = ElementTree.fromstring(_bytes(figure, "svg", transparent=True))
+    for child in list(root):
+        if child.tag == f"{{{_SVG}}}metadata" or child.find(f"{{{_SVG}}}style") is not None:
+            root.remove(child)  # its style would apply to the whole page
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            element.set(key, _adapted(key, value, prefix))
+    for size in ("width", "height"):
+        root.attrib.pop(size, None)
+    root.set("role", "img")
+    root.set("aria-label", alt)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _bytes(figure: Figure, ending: str, *, transparent: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "proxlin"}):
+        figure.savefig(
+            buffer, format=ending, dpi=130, metadata=_PLAIN[ending], transparent=transparent
+        )
+    return buffer.getvalue()
+
+
+def _adapted(key: str, value: str, prefix: str) -> str:
+    if key == "id":
+        return f"{prefix}{value}"
+    if key in ("href", f"{{{_LINK}}}href") and value.startswith("#"):
+        return f"#{prefix}{value[1:]}"
+    value = value.replace("url(#", f"url(#{prefix}")
+    return re.sub(r"#[0-9a-f]{6}\b", _variable, value) if key == "style" else value
+
+
+def _variable(match: re.Match[str]) -> str:
+    name = VARIABLES.get(match[0])
+    return match[0] if name is None else f"var(--{name})"

@@ -1,0 +1,127 @@
+"""write_report: a report as one HTML file that asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from proxlin.files import write_whole
+from proxlin.report.drawing import page_svg
+from proxlin.report.palette import DARK, LIGHT
+from proxlin.report.parts import Picture, Report, Section
+from proxlin.report.table import Figures, Table, is_empty, plain, sort_value
+
+_SMALLEST = 0.55  # of its natural size: a wide drawing is not shown smaller but can be scrolled
+
+
+def write_report(report: Report, path: Path) -> Path:
+    """Write the report to `path`, whole or not at all; folders on the way are made.
+
+    The page holds its style, script and pictures, and its security policy forbids it to load
+    anything.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from proxlin.report import Facts, Picture, Report, Section, Table, Text, panel, write_report
+    >>> figure, axes = panel(x="seconds", y="objective")
+    >>> lines = axes.plot([0, 1, 2], [3.0, 1.0, 0.5])
+    >>> table = Table("Errors by loss", ("loss", "error"), [("squared", 0.5), ("l1", 0.25)])
+    >>> section = Section(
+    ...     "What came out",
+    ...     [
+    ...         Text("The l1 norm halves the error."),
+    ...         Facts({"rows": 1797, "seed": 0}),
+    ...         table,
+    ...         Picture(figure, "The objective falls for two seconds.", alt="A falling curve."),
+    ...     ],
+    ... )
+    >>> report = Report("A first report", "The l1 norm is better here.", [section])
+    >>> with TemporaryDirectory() as folder:
+    ...     print(write_report(report, Path(folder) / "report.html").name)
+    report.html
+    """
+    write_whole(path, render(report).encode())
+    return path
+
+
+def render(report: Report) -> str:
+    """The report as HTML."""
+    script = _resource("script.js")
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            report=report,
+            anchors=_anchors(report.sections),
+            style=Markup(_resource("style.css")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            light=LIGHT,
+            dark=DARK,
+            version=version("proxlin"),
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("proxlin.report", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        kind=lambda part: type(part).__name__,
+        drawings=_drawings,
+        numeric=_numeric_columns,
+        sort_value=sort_value,
+        plain=plain,
+    )
+    environment.tests["figures"] = lambda item: isinstance(item, Figures)
+    return environment
+
+
+def _resource(name: str) -> str:
+    return files("proxlin.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _anchors(sections: Sequence[Section]) -> list[str]:
+    """A name for each section that no other has."""
+    found: list[str] = []
+    for section in sections:
+        words = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "section"
+        count = sum(re.fullmatch(rf"{words}(-\d+)?", other) is not None for other in found)
+        found.append(words if count == 0 else f"{words}-{count + 1}")
+    return found
+
+
+def _drawings(picture: Picture, prefix: str) -> list[tuple[Markup, int, int]]:
+    """Each drawing with its natural width and the least width it is shown at, in pixels."""
+    found = []
+    for place, figure in enumerate(picture.figures):
+        svg = Markup(page_svg(figure, f"{prefix}-{place}-", picture.alt))
+        width = figure.get_figwidth() * 96
+        least = 0 if width < 700 else round(width * _SMALLEST)
+        found.append((svg, round(width), least))
+    return found
+
+
+def _numeric_columns(table: Table) -> list[bool]:
+    """Which columns hold numbers and empty fields alone, and at least one number."""
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.headings)
+    return [
+        any(sort_value(item) is not None for item in column)
+        and all(sort_value(item) is not None or is_empty(item) for item in column)
+        for column in columns
+    ]

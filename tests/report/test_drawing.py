@@ -1,0 +1,46 @@
+import re
+from xml.etree import ElementTree
+
+import matplotlib.image
+import pytest
+
+from proxlin.report import write_picture
+from proxlin.report.drawing import page_svg
+from proxlin.report.palette import VARIABLES
+from tests.report.samples import curve, image
+
+
+def test_files_are_pictures_and_the_same_every_time(tmp_path):
+    first, again = (write_picture(tmp_path / name, "curve", curve()) for name in ("a", "b"))
+    assert [path.name for path in first] == ["curve.svg", "curve.png"]
+    for one, other in zip(first, again, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    assert ElementTree.parse(first[0]).getroot().tag.endswith("svg")
+    assert matplotlib.image.imread(first[1]).std() > 0
+
+
+@pytest.mark.parametrize("draw", [curve, image])
+def test_colours_follow_the_page(draw):
+    svg = page_svg(draw(), "a-", "A drawing.")
+    left = set(re.findall(r"#[0-9a-f]{6}\b", svg))
+    assert not left & set(VARIABLES)
+    assert "var(--ink)" in svg or "var(--muted)" in svg
+
+
+def test_ids_belong_to_the_picture_and_every_reference_is_met():
+    svg = page_svg(curve(), "part-3-", "A drawing.")
+    ids = re.findall(r'\bid="([^"]+)"', svg)
+    used = set(re.findall(r'href="#([^"]+)"', svg)) | set(re.findall(r"url\(#([^)]+)\)", svg))
+    assert ids
+    assert used
+    assert all(name.startswith("part-3-") for name in ids)
+    assert used <= set(ids)
+
+
+def test_nothing_of_a_picture_reaches_the_rest_of_the_page():
+    svg = page_svg(curve(), "a-", '"><script>x</script>')
+    root = ElementTree.fromstring(svg)
+    assert root.get("aria-label") == '"><script>x</script>'
+    assert root.get("role") == "img"
+    assert not {"style", "script", "metadata"} & {e.tag.rsplit("}")[-1] for e in root.iter()}
+    assert root.get("viewBox")
