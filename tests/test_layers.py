@@ -34,6 +34,7 @@ LAYERS = [
     "stationarity",
     "methods",
     "checkpoint",
+    "held_out",
     "loop",
     "minimize",
     "linear",

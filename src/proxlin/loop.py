@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proxlin.budget import Budget
 from proxlin.errors import InvalidInputError, NonFiniteError
+from proxlin.held_out import HeldOut
 from proxlin.methods import Method, Step
 from proxlin.problem import Problem
 from proxlin.result import History, Result, Status
@@ -57,12 +58,15 @@ class Run:
         budget: Budget,
         tol: float | None,
         callbacks: tuple[Callback, ...],
+        *,
+        held_out: HeldOut | None = None,
     ) -> None:
         self.problem = problem
         self.method = method
         self.budget = budget
         self.tol = tol
         self.callbacks = callbacks
+        self.held_out = held_out
         self.history = History()
         self.remarks: list[str] = []
         self.best = math.inf
@@ -92,6 +96,8 @@ class Run:
             sentence = str(error)
             self._remark(sentence[:1].upper() + sentence[1:])
             status = Status.NON_FINITE
+        if self.held_out is not None:
+            self._settle(self.held_out, theta)
         if math.isinf(self.best):  # ended before the first full evaluation
             latest = theta if self.state is None else self.method.candidates(self.state)[0]
             for point in (latest, theta):
@@ -156,16 +162,32 @@ class Run:
                 status = self._take(self.method.candidates(state)[0], step.objective, step)
             elif self._due():
                 status = self._evaluate(self.method.candidates(state)[0], step)
-            status = status or step.status
+            status = status or step.status or self._look_aside(self.method.candidates(state))
             if status is not None:
                 break
         # A method with one candidate may have had it evaluated just now.
         known = self.history.records and self.evaluated_at[0] == self.budget.iteration
-        if status in (Status.TIME, Status.ITERATIONS) and not (
+        if self.held_out is not None:
+            self.held_out.look(self.method.candidates(state), self.budget.iteration)
+        elif status in (Status.TIME, Status.ITERATIONS) and not (
             known and len(self.method.candidates(state)) == 1
         ):
             status = self._evaluate(self._choice(state), Step()) or status
         return status
+
+    def _look_aside(self, candidates: list[Tensor]) -> Status | None:
+        """Judge the points by the rows held out, if there are any and it is time."""
+        judge, iteration = self.held_out, self.budget.iteration
+        if judge is None or not judge.due(iteration):
+            return None
+        judge.look(candidates, iteration)
+        return Status.HELD_OUT if judge.hopeless(iteration) else None
+
+    def _settle(self, judge: HeldOut, start: Tensor) -> None:
+        """Return the best point by the rows held out, whatever its objective."""
+        theta = start if judge.theta is None else judge.theta
+        self.best = math.inf
+        self._evaluate(theta, Step())
 
     def _choice(self, state: Any) -> Tensor:
         """The best of the method's candidates by a sample of rows, the same for all of them."""
@@ -224,6 +246,8 @@ class Run:
         }
         if step.stationarity is not None:
             record["stationarity"] = step.stationarity
+        if self.held_out is not None:
+            record["held_out"] = self.held_out.latest
         self.history.add(record)
         told = Progress(
             budget.iteration, budget.seconds, objective, self.best, step.stationarity,

@@ -11,7 +11,8 @@ import torch
 
 from proxlin._checks import check_count, check_positive
 from proxlin.budget import Budget
-from proxlin.errors import InvalidInputError
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.held_out import HeldOut
 from proxlin.loop import Callback, Progress, Run
 from proxlin.methods import Method, method_named
 from proxlin.problem import Problem
@@ -33,6 +34,7 @@ def minimize(
     keep_start: bool = False,
     polish: int = 0,
     stationarity_rows: int | None = None,
+    held_out: Any = None,
 ) -> Result:
     """Minimise the problem and leave the best parameters seen in its module.
 
@@ -56,6 +58,10 @@ def minimize(
     stationarity_rows
         Measure the stationarity of the returned point on so many rows, evenly spread, if the method
         has not; `result.stationarity_rows` says on how many it was.
+    held_out
+        Rows kept out of training, in the form of the problem's data. The point with the lowest
+        median loss on them is returned, and the run ends when it has taken three times the steps
+        that led there. For nets that could learn outliers by heart.
 
     Ctrl-C ends the run and returns the best point so far.
     """
@@ -78,8 +84,14 @@ def minimize(
             'polish and stationarity_rows need a convex model, which keeps a norm; got p="mse".'
             " Use p=2, or leave them out."
         )
+    if held_out is not None and polish:
+        raise CombinationError(
+            "polish lowers the objective from the best point, which held_out keeps from being the"
+            " goal; give one of the two."
+        )
     told = tuple(callbacks)
-    run = Run(problem, settings, Budget(max_seconds, max_iter), tol, told)
+    judge = None if held_out is None else HeldOut(problem, held_out)
+    run = Run(problem, settings, Budget(max_seconds, max_iter), tol, told, held_out=judge)
     with _flushed_denormals():
         result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
         if polish and result.status in _POLISHED:
