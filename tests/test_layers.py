@@ -14,6 +14,7 @@ LAYERS = [
     "errors",
     "_checks",
     "files",
+    "lock",
     "report",
     "layout",
     "result",
