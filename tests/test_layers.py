@@ -36,6 +36,7 @@ LAYERS = [
     "methods",
     "checkpoint",
     "held_out",
+    "progress",
     "loop",
     "minimize",
     "linear",

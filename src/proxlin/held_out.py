@@ -8,6 +8,7 @@ among them hardly move it.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -19,16 +20,18 @@ _PATIENCE = 3.0  # a run is over when it took so many times the steps of its bes
 _LEAST = 60  # and so many steps at least
 
 
+@dataclass(init=False, eq=False, repr=False)
 class HeldOut:
     """Judges the points of one run by the median loss of other rows; looks ever more rarely."""
 
+    theta: Tensor | None = None  # (d,) the best point by these rows
+    best: float = math.inf  # its median loss
+    latest: float = math.inf  # median loss at the latest look
+    best_at: int = 0  # the step of the best point
+    next_look: int = 0
+
     def __init__(self, problem: Problem, data: Any) -> None:
         self.problem = problem.with_data(data)
-        self.theta: Tensor | None = None  # (d,) the best point by these rows
-        self.best = math.inf  # its median loss
-        self.latest = math.inf  # median loss at the latest look
-        self.best_at = 0  # the step of the best point
-        self.next_look = 0
 
     def due(self, iteration: int) -> bool:
         """Whether a look is worth its time after so many steps."""
