@@ -62,7 +62,7 @@ def test_arff_quotes_nominal_values_comments_and_line_ends() -> None:
     )
     table = parse_arff(text)
     assert table.names == ("a b", "it's", "c")
-    assert table.coded == ("it's", "c")
+    assert list(table.levels) == ["it's", "c"]
     expected = [[1e-3, 1, 1], [np.nan, np.nan, 0], [-4, 2, 1]]
     np.testing.assert_array_equal(table.values, expected)
 

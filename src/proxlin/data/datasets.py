@@ -158,8 +158,8 @@ def _load_table(entry: DatasetEntry, standardize: bool, verify: bool) -> DataSet
         notes.append(
             f"{constant} columns are constant" + (" and became 0." if standardize else ".")
         )
-    if table.coded:
-        notes.append(f"Nominal columns became numbers: {', '.join(table.coded)}.")
+    if table.levels:
+        notes.append(f"Nominal columns became numbers: {', '.join(table.levels)}.")
     notes.append(f"The first {cut} rows train, the other {rows - cut} test.")
     x = torch.from_numpy(values[:, features].astype(np.float32))
     y = torch.from_numpy(values[:, targets].astype(np.float32))

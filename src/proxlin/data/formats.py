@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -30,7 +30,8 @@ class Table:
 
     names: tuple[str, ...]
     values: NDArray[np.float64]  # (rows, columns)
-    coded: tuple[str, ...] = ()  # nominal columns, which hold the position in their list of values
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Nominal columns, which hold the position in this list of their values."""
 
 
 def parse_idx(content: bytes, dimensions: int) -> NDArray[np.uint8]:
@@ -91,7 +92,9 @@ def parse_arff(text: str) -> Table:
         values_array = _parse_mixed_rows(rows, names, levels)
     else:
         values_array = _parse_numeric_rows(rows, names)
-    return Table(tuple(names), values_array, tuple(names[column] for column in levels))
+    return Table(
+        tuple(names), values_array, {names[column]: values for column, values in levels.items()}
+    )
 
 
 def _parse_csv(text: str) -> Table:
