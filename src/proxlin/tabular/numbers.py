@@ -1,0 +1,162 @@
+"""Numbers in a column of whatever was in the file: plain, written as text, dates, yes and no."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Form = Literal["number", "date", "truth"]
+Vector = NDArray[np.float64]
+
+LARGEST = 1e150  # beyond it squares overflow; such a cell is a mistake or a mark for "none"
+
+_SHARE = 0.95  # of the known cells that must be numbers
+_MARKS = " \t\u00a0\u202f$€£¥%"  # currencies and the like around a number
+_POINT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
+_COMMA = re.compile(r"[-+]?(\d+(,\d*)?|,\d+|\d{1,3}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ][\d:.,+Z-]*)?", re.ASCII)
+_TRUTH = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the cells of one column become numbers."""
+
+    form: Form
+    comma: bool = False  # whether a comma stands before the decimals of numbers in text
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers of a column, NaN where there is none, and what was not one."""
+
+    values: Vector  # (rows,)
+    reading: Reading
+    from_text: bool = False
+    strange: int = 0  # cells that are there but hold no usable number
+    example: str = ""  # one of them
+
+
+def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | None:
+    """The column as numbers, or None if it does not hold any to speak of."""
+    direct = _direct(column)
+    if direct is not None:
+        return direct
+    cells = Cells.of(column)
+    if cells is None or not len(cells.texts):
+        return None
+    lowered = {text.lower() for text in cells.texts}
+    if len(lowered) == 2 and lowered <= _TRUTH.keys():
+        return cells.read(Reading("truth"))
+    tries = [cells.read(Reading("number", comma)) for comma in (comma_decimals, not comma_decimals)]
+    best = min(tries, key=lambda found: found.strange)
+    if best.strange > (1 - _SHARE) * cells.known:
+        best = cells.read(Reading("date"))
+    return best if best.strange <= (1 - _SHARE) * cells.known else None
+
+
+def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
+    """The column as numbers in the way that another column of the same meaning was read."""
+    direct = _direct(column)
+    if direct is not None and (direct.reading.form == "date") == (reading.form == "date"):
+        return direct
+    cells = Cells.of(column)
+    if cells is None:
+        return Numbers(np.full(len(column), np.nan), reading, strange=len(column))
+    return cells.read(reading)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A column of text as its different values and where they stand."""
+
+    codes: NDArray[np.intp]  # (rows,) position in texts, -1 where there is nothing
+    texts: list[str]  # stripped; different unless spaces made them so
+
+    @classmethod
+    def of(cls, column: pd.Series[Any]) -> Cells | None:
+        """None for cells that are lists or the like."""
+        try:
+            codes, values = pd.factorize(column)
+        except TypeError:
+            return None
+        texts = [_text(value) for value in values]
+        empty = np.array([not text for text in texts] + [True])
+        return cls(np.where(empty[codes], -1, codes), texts)
+
+    @property
+    def known(self) -> int:
+        """The number of cells that hold something."""
+        return int((self.codes >= 0).sum())
+
+    def read(self, reading: Reading) -> Numbers:
+        """Each text as a number; NaN, and counted, where it is none."""
+        if reading.form == "truth":
+            found = np.array([_TRUTH.get(text.lower(), np.nan) for text in self.texts])
+        elif reading.form == "date":
+            found = _days(self.texts)
+        else:
+            found = np.array([_number(text, reading.comma) for text in self.texts])
+        values = np.append(found, np.nan)[self.codes]
+        bad = (self.codes >= 0) & np.isnan(values)
+        example = self.texts[int(self.codes[np.argmax(bad)])] if bad.any() else ""
+        return Numbers(values, reading, True, int(bad.sum()), example)
+
+
+def _direct(column: pd.Series[Any]) -> Numbers | None:
+    """Columns whose type already says what they are."""
+    kind = column.dtype
+    if pd.api.types.is_bool_dtype(kind):
+        return Numbers(_plain(column), Reading("truth"))
+    if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_complex_dtype(kind):
+        values = _plain(column)
+        with np.errstate(invalid="ignore"):
+            huge = np.abs(values) > LARGEST
+        if not huge.any():
+            return Numbers(values, Reading("number"))
+        example = f"{values[np.argmax(huge)]:g}"
+        values = np.where(huge, np.nan, values)
+        return Numbers(values, Reading("number"), False, int(huge.sum()), example)
+    if pd.api.types.is_datetime64_any_dtype(kind):
+        times = column.dt.tz_localize(None) if column.dt.tz is None else column.dt.tz_convert(None)
+        return Numbers(_since(times), Reading("date"))
+    return None
+
+
+def _text(value: Any) -> str:
+    """The cell as text; whole numbers alike, whether a missing cell elsewhere made them 3.0."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _plain(column: pd.Series[Any]) -> Vector:
+    values: Vector = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def _days(texts: list[str]) -> Vector:
+    dates = pd.Series([text if _DATE.fullmatch(text) else None for text in texts], dtype=object)
+    times = pd.to_datetime(dates, errors="coerce", format="ISO8601", utc=True)
+    return _since(times.dt.tz_convert(None))
+
+
+def _since(times: pd.Series[Any]) -> Vector:
+    """Days since 1970."""
+    days = (times - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
+    return _plain(days)
+
+
+def _number(text: str, comma: bool) -> float:
+    sign = "-" if text.startswith("-") else ""
+    bare = sign + text.removeprefix("-").strip(_MARKS)
+    if not (_COMMA if comma else _POINT).fullmatch(bare):
+        return float("nan")
+    plain = bare.replace(".", "").replace(",", ".") if comma else bare.replace(",", "")
+    value = float(plain)
+    return value if abs(value) <= LARGEST else float("nan")

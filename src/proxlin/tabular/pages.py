@@ -1,0 +1,188 @@
+"""The report of a fit: what was run, on what, what came out, and which rows do not fit."""
+
+from __future__ import annotations
+
+import warnings
+
+from proxlin.estimators import RobustAutoencoder, RobustRegressor
+from proxlin.report.page import render
+from proxlin.report.parts import Code, Facts, Report, Section, Text, Tiles
+from proxlin.report.table import Field, Figures, Table
+from proxlin.tabular.columns import NumberColumn, show_number, show_plain
+from proxlin.tabular.measures import MIDDLE, MODEL, Error
+from proxlin.tabular.model import TableModel
+from proxlin.tabular.outcome import Outcome
+from proxlin.tabular.pictures import convergence, residuals, scores
+
+_MOST_COEFFICIENTS = 40
+_FORMS = {"number": "number", "date": "date, as days since 1970", "truth": "yes or no, as 1 and 0"}
+
+
+def fit_report(outcome: Outcome, command: str) -> str:
+    """One HTML page about the fit; `command` is what the user typed."""
+    model = outcome.fitted.model
+    rebuilt = isinstance(model.estimator, RobustAutoencoder)
+    sections = [
+        _run(outcome, command),
+        _data(outcome),
+        Section("Errors", [_errors(outcome, rebuilt), Text(_ERRORS)]),
+        _misfits(outcome, rebuilt),
+    ]
+    if isinstance(model.estimator, RobustRegressor) and hasattr(model.estimator, "coef_"):
+        sections.append(_coefficients(model, model.estimator))
+    curve = convergence(model.estimator.history_)
+    if curve is not None:
+        sections.append(Section("Training", [Text(str(model.estimator.result_.status)), curve]))
+    what = ", ".join(model.target_names) or "all columns"
+    title = f"{outcome.source}: {'what belongs together' if rebuilt else what}"
+    report = Report(title, lead(outcome), sections, Tiles(_tiles(outcome)))
+    with warnings.catch_warnings():
+        # A name in letters that the font of the drawings lacks is shown as boxes there.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        return render(report)
+
+
+def lead(outcome: Outcome) -> str:
+    """What came out, in two or three sentences."""
+    found = outcome.metrics["outliers"]
+    share = f"{found['training_share']:.1%}"
+    flagged = f"{found['training_rows']:,} of {len(outcome.fitted.train.rows):,} training rows"
+    told = f"{outcome.fitted.tested_on} {flagged} ({share}) do not fit what the others say."
+    first = _by_predictor(outcome.errors)
+    if not outcome.fitted.model.target_names or not first:
+        return told
+    name = outcome.errors[0].column
+    return (
+        f"{told} Half of the predictions of {name!r} are off by at most"
+        f" {show_plain(first[MODEL].median_absolute_error, 4)}; always answering the median would"
+        f" be off by {show_plain(first[MIDDLE].median_absolute_error, 4)}."
+    )
+
+
+_ERRORS = (
+    "The median error is that of a typical row: half of the rows are nearer, half are farther. Bad"
+    " rows among the test rows cannot move it. The mean error and r² (the share of the variance"
+    " that is explained) count every bad row in full, so that a model which rightly ignores bad"
+    " rows can look worse by them."
+)
+_SCORES = (
+    "The outlier score of a row says how many robust standard deviations its error lies above the"
+    " error of a middling training row. 0 is a middling row, below 0 fits better, beyond 3.5 counts"
+    " as an outlier: fewer than 1 in 100 good rows with bell-shaped errors would come so far."
+)
+
+
+def _tiles(outcome: Outcome) -> dict[str, str]:
+    found = outcome.metrics["outliers"]
+    first = _by_predictor(outcome.errors)
+    tiles = {f"{found['training_share']:.1%}": "of the training rows are outliers"}
+    if outcome.fitted.model.target_names and first:
+        error = show_plain(first[MODEL].median_absolute_error, 4)
+        tiles[error] = f"median error of {outcome.errors[0].column}"
+    tiles[f"{len(outcome.fitted.test.rows):,}"] = "test rows"
+    return tiles
+
+
+def _by_predictor(errors: list[Error]) -> dict[str, Error]:
+    """Those of the first column."""
+    return {error.predictor: error for error in errors if error.column == errors[0].column}
+
+
+def _run(outcome: Outcome, command: str) -> Section:
+    fitted, result = outcome.fitted, outcome.fitted.model.estimator.result_
+    p = fitted.settings.p
+    facts = {
+        "table": outcome.source,
+        "model": fitted.settings.kind,
+        "loss": "squared errors" if p == "mse" else f"norm of a row's errors, p = {p:g}",
+        "rows": fitted.tested_on,
+        "seed": str(fitted.settings.seed),
+        "training": f"{result.iterations:,} steps, {result.seconds:.1f} s. {result.status}",
+        "versions": ", ".join(f"{k} {v}" for k, v in outcome.metrics["versions"].items()),
+    }
+    return Section("What was run", [Code(command), Facts(facts)])
+
+
+def _data(outcome: Outcome) -> Section:
+    encoding = outcome.fitted.model.encoding
+    rows: list[tuple[Field, ...]] = []
+    for role, columns in (("target", encoding.targets), ("feature", encoding.features)):
+        for column in columns:
+            if isinstance(column, NumberColumn):
+                rows.append(
+                    (
+                        column.name,
+                        role,
+                        _FORMS[column.reading.form],
+                        show_number(column.fill, column.reading),
+                    )
+                )
+            else:
+                levels = ", ".join(column.levels[:6]) + (" …" if len(column.levels) > 6 else "")
+                rows.append((column.name, role, f"category of {len(column.levels)}", levels))
+    used = Table("Columns that were used", ("column", "role", "kind", "median or values"), rows)
+    notes = outcome.fitted.notes or ("Nothing had to be done.",)
+    done = Table("What was done to the table", ("step", "what"), list(enumerate(notes, start=1)))
+    return Section("The data", [used, done])
+
+
+def _errors(outcome: Outcome, rebuilt: bool) -> Table:
+    rows: list[tuple[Field, ...]] = []
+    for column in dict.fromkeys(error.column for error in outcome.errors):
+        group = [error for error in outcome.errors if error.column == column]
+        best = min(error.median_absolute_error for error in group)
+        for error in group:
+            median = Figures(
+                (show_plain(error.median_absolute_error, 4),),
+                (error.median_absolute_error == best,),
+            )
+            r2 = float("nan") if error.r2 is None else error.r2
+            rows.append(
+                (column, error.predictor, median, show_plain(error.mean_absolute_error, 4), r2)
+            )
+    what = "numbers after a way through the code" if rebuilt else "targets"
+    return Table(
+        f"Errors of the {what}, test rows",
+        ("column", "predicted by", "median error", "mean error", "r²"),
+        rows,
+        (outcome.fitted.tested_on, "The lowest median error of each column is bold."),
+    )
+
+
+def _misfits(outcome: Outcome, rebuilt: bool) -> Section:
+    rows: list[tuple[Field, ...]] = []
+    for one in outcome.worst:
+        where = "; ".join(f"{c.column}: {c.got}, expected {c.expected}" for c in one.cells)
+        rows.append((one.row, round(one.score, 1), one.outlier, where))
+    table = Table(
+        "Training rows that fit worst",
+        ("row", "outlier score", "outlier", "where, and what the model expects"),
+        rows,
+        ("Rows are counted from 1, without the line of names.",),
+    )
+    drawings = [scores(outcome)] if rebuilt else [residuals(outcome), scores(outcome)]
+    return Section("Rows that do not fit", [Text(_SCORES), *drawings, table])
+
+
+def _coefficients(model: TableModel, line: RobustRegressor) -> Section:
+    """What moves the targets, the strongest first."""
+    weights = abs(line.coef_).max(axis=0)
+    order = weights.argsort(kind="stable")[::-1][:_MOST_COEFFICIENTS]
+    scales = [column.scale for column in model.encoding.targets]
+    rows: list[tuple[Field, ...]] = [
+        (
+            model.encoding.labels[j],
+            *(float(w) * s for w, s in zip(line.coef_[:, j], scales, strict=True)),
+        )
+        for j in order
+    ]
+    table = Table(
+        "What the linear model learned",
+        ("column", *model.target_names),
+        rows,
+        (
+            "How much the prediction changes when the column grows by one robust standard"
+            " deviation, or when the category is the one named.",
+        ),
+    )
+    return Section("Coefficients", [table])

@@ -1,0 +1,112 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from proxlin.errors import InvalidInputError
+from proxlin.tabular.encoding import TableEncoding
+from proxlin.tabular.learning import find_identifiers, learn_features, learn_target
+from proxlin.tabular.raw import RawTable
+
+
+def learned(**columns):
+    frame = pd.DataFrame(columns)
+    return learn_features(RawTable(frame), list(columns), indicators=True)
+
+
+def encoding_of(**columns):
+    return TableEncoding(tuple(learned(**columns).columns))
+
+
+def test_numbers_are_scaled_robustly_and_missing_ones_get_the_median():
+    cells = [1.0, 2.0, 3.0, 4.0, 1e6, None]
+    encoding = encoding_of(a=cells)
+    encoded, notes = encoding.encode(pd.DataFrame({"a": cells}))
+    assert encoding.labels == ["a", "a is missing"]
+    assert encoded[5].tolist() == [0.0, 1.0]
+    assert np.abs(encoded[:4, 0]).max() < 3
+    assert notes == ["'a': 1 missing cell(s) got the training median 3."]
+
+
+def test_rare_flags_stay_zero_and_one():
+    cells = [0.0] * 999 + [1.0]
+    encoded, _ = encoding_of(a=cells).encode(pd.DataFrame({"a": cells}))
+    assert set(encoded[:, 0]) == {0.0, 1.0}
+
+
+def test_mostly_zero_columns_do_not_explode():
+    cells = [0.0] * 900 + [float(x) for x in range(100, 200)]
+    encoded, _ = encoding_of(a=cells).encode(pd.DataFrame({"a": cells}))
+    assert 0.5 < np.median(encoded[900:, 0]) < 2
+
+
+def test_categories_one_column_each_and_unseen_ones_are_all_zero():
+    encoding = encoding_of(k=["x", "y"] * 5 + [None] * 3 + ["once"])
+    assert encoding.labels == ["k = x", "k = y", "k is missing"]
+    new = pd.DataFrame({"k": ["y", "z", None, " x "]})
+    encoded, notes = encoding.encode(new)
+    assert encoded.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
+    assert "'z'" in notes[0]
+
+
+def test_a_category_of_whole_numbers_is_met_again_as_floats():
+    encoding = encoding_of(k=["1", "2", "x"] * 4)
+    encoded, _ = encoding.encode(pd.DataFrame({"k": [1.0, 2.0, np.nan]}))
+    assert encoded.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ([f"name {number}" for number in range(200)], "200 different values"),
+        ([7.0] * 20, "every cell is 7"),
+        ([None] * 20, "every cell is missing"),
+        ([[1, 2]] * 20, "lists"),
+        (["same"] * 20, "nearly every cell is 'same'"),
+    ],
+)
+def test_columns_that_teach_nothing_are_left_out_with_the_reason(cells, told):
+    found = learned(a=cells)
+    assert not found.columns
+    assert told in found.notes[0]
+    assert found.notes[0].startswith("'a' is left out")
+
+
+def test_identifiers_are_row_numbers_or_named_so():
+    count = 50
+    mixed = np.random.default_rng(0).permutation(count) * 7
+    frame = pd.DataFrame(
+        {"n": range(1, count + 1), "customer_id": mixed, "passengerId": mixed, "width": mixed,
+         "paid": mixed % 5, "void": mixed}
+    )  # fmt: skip
+    found = find_identifiers(RawTable(frame), list(frame.columns))
+    assert found == ["n", "customer_id", "passengerId"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (["red", "blue"] * 4, "must hold numbers"),
+        ([3.0] * 8, "always 3"),
+        ([np.nan] * 8, "missing"),
+    ],
+)
+def test_targets_must_be_numbers_that_differ(cells, told):
+    frame = pd.DataFrame({"t": cells})
+    with pytest.raises(InvalidInputError, match=told):
+        learn_target(RawTable(frame), "t")
+
+
+def test_columns_in_any_order_extra_ones_said_missing_ones_refused():
+    encoding = encoding_of(width=[1.0, 2.0, 4.0], height=[3.0, 1.0, 5.0])
+    wanted = pd.DataFrame({"width": [1.0], "height": [2.0]})
+    turned = pd.DataFrame({"x": [0], "height": [2.0], "width": [1.0]})
+    np.testing.assert_array_equal(encoding.encode(wanted)[0], encoding.encode(turned)[0])
+    assert encoding.check(turned) == ["Not used: 'x'."]
+    with pytest.raises(InvalidInputError, match=r"'width'.*Did you mean 'widht'"):
+        encoding.check(pd.DataFrame({"widht": [1.0], "height": [2.0]}))
+
+
+def test_far_cells_are_cut_so_that_nets_can_square_them():
+    encoding = encoding_of(a=[1.0, 2.0, 3.0, 4.0])
+    encoded, _ = encoding.encode(pd.DataFrame({"a": [1e140, -1e140]}))
+    assert np.isfinite(encoded.astype(np.float32) ** 2).all()

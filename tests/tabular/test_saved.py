@@ -1,0 +1,133 @@
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proxlin.errors import InvalidInputError
+from proxlin.tabular import FitSettings, RawTable, fit_table, load_model, save_model
+from proxlin.tabular.folder import check_destination, write_folder
+from tests.tabular.tables import houses
+
+KINDS = {
+    "linear": FitSettings(targets=("price",)),
+    "two targets": FitSettings(targets=("price", "rooms"), p=2.0, reweight=True),
+    "mlp": FitSettings(targets=("price",), hidden=(5,), seconds=0.3),
+    "autoencoder": FitSettings(seconds=0.3),
+    "infinite p": FitSettings(targets=("price", "rooms"), p=float("inf")),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def fitted(request):
+    return fit_table(RawTable(houses()), KINDS[request.param])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "m"
+    save_model(fit_table(RawTable(houses()), KINDS["linear"]).model, folder)
+    return folder
+
+
+def test_a_model_comes_back_bit_for_bit(fitted, tmp_path):
+    new = houses(50, seed=1)
+    save_model(fitted.model, tmp_path / "m")
+    back = load_model(tmp_path / "m")
+    pd.testing.assert_frame_equal(back.predict(new), fitted.model.predict(new), check_exact=True)
+    np.testing.assert_array_equal(back.judge(new).scores, fitted.model.judge(new).scores)
+    assert back.encoding == fitted.model.encoding
+    before, after = fitted.model.estimator, back.estimator
+    assert after.get_params() == before.get_params()
+    assert after.result_.status is before.result_.status
+    np.testing.assert_array_equal(after.outliers_, before.outliers_)
+    pd.testing.assert_frame_equal(after.history_, before.history_)
+
+
+def test_no_pickle_and_nothing_else_in_the_folder(saved):
+    assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
+    assert json.loads((saved / "model.json").read_text())["what"] == "proxlin model"
+    assert not list(saved.parent.glob(".*"))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["model.json", "model.safetensors"]), st.data())
+def test_any_flipped_bit_is_found(saved, tmp_path, name, data):
+    broken = tmp_path / "broken"
+    shutil.rmtree(broken, ignore_errors=True)
+    shutil.copytree(saved, broken)
+    content = bytearray((broken / name).read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= 1 << data.draw(st.integers(0, 7))
+    (broken / name).write_bytes(content)
+    try:
+        found = load_model(broken)
+    except InvalidInputError:
+        return
+    # White space between the words of JSON says nothing.
+    assert name == "model.json"
+    assert found.encoding == load_model(saved).encoding
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_truncated_files_are_refused(saved, tmp_path, name, share):
+    shutil.copytree(saved, tmp_path / "m")
+    content = (saved / name).read_bytes()
+    (tmp_path / "m" / name).write_bytes(content[: int(share * len(content))])
+    with pytest.raises(InvalidInputError, match="damaged"):
+        load_model(tmp_path / "m")
+
+
+def test_foreign_and_later_folders_are_refused(saved, tmp_path):
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        load_model(tmp_path / "none")
+    with pytest.raises(InvalidInputError, match=r"has no model\.json"):
+        load_model(tmp_path)
+    (tmp_path / "model.json").write_text('{"layers": 3}')
+    with pytest.raises(InvalidInputError, match="something else"):
+        load_model(tmp_path)
+    header = json.loads((saved / "model.json").read_text())
+    (tmp_path / "model.json").write_text(json.dumps({**header, "format": 99}))
+    with pytest.raises(InvalidInputError, match=r"format 99 .* Update proxlin"):
+        load_model(tmp_path)
+    shutil.copytree(saved, tmp_path / "half")
+    (tmp_path / "half" / "model.safetensors").unlink()
+    with pytest.raises(InvalidInputError, match=r"has no model\.safetensors"):
+        load_model(tmp_path / "half")
+
+
+def test_folders_of_others_are_never_replaced(tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InvalidInputError, match=r"thesis\.txt"):
+        write_folder(tmp_path / "m", {"model.json": b""}, overwrite=True)
+    assert (tmp_path / "m" / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match="is no folder"):
+        check_destination(tmp_path / "file", overwrite=True)
+
+
+def test_an_old_model_is_replaced_only_if_asked_and_as_a_whole(tmp_path):
+    write_folder(tmp_path / "m", {"model.json": b"1", "report.html": b"1"}, overwrite=False)
+    with pytest.raises(InvalidInputError, match="--overwrite"):
+        write_folder(tmp_path / "m", {"model.json": b"2"}, overwrite=False)
+    write_folder(tmp_path / "m", {"model.json": b"2"}, overwrite=True)
+    assert [path.name for path in (tmp_path / "m").iterdir()] == ["model.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_failure_while_writing_leaves_the_old_folder(tmp_path, monkeypatch):
+    write_folder(tmp_path / "m", {"model.json": b"1"}, overwrite=False)
+
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("proxlin.tabular.folder.write_whole", full)
+    with pytest.raises(InvalidInputError, match="No space left"):
+        write_folder(tmp_path / "m", {"model.json": b"2"}, overwrite=True)
+    assert (tmp_path / "m" / "model.json").read_bytes() == b"1"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
