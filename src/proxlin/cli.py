@@ -7,6 +7,9 @@ from rich.console import Console
 
 from proxlin.commands.datasets import datasets
 from proxlin.commands.demo import demo
+from proxlin.commands.fit import fit
+from proxlin.commands.outliers import outliers
+from proxlin.commands.predict import predict
 from proxlin.commands.reproduce import reproduce
 from proxlin.errors import ProxlinError
 
@@ -16,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, reproduce, datasets):
+for command in (demo, fit, predict, outliers, reproduce, datasets):
     app.command()(command)
 
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from proxlin.commands.bars import Bars
 from proxlin.commands.interrupts import Interrupts
+from proxlin.commands.lists import split
 from proxlin.commands.terminal import console, make_writable, say
-from proxlin.errors import InvalidInputError
 from proxlin.experiments.catalog import EXHIBITS, exhibit
 from proxlin.experiments.config import METHODS
 from proxlin.experiments.reproduce import Plan, Report
 from proxlin.experiments.reproduce import plan as make_plan
 from proxlin.experiments.reproduce import reproduce as carry_out
 from proxlin.experiments.runner import Engine
-
-T = TypeVar("T")
 
 _WHAT = f"One of {', '.join(EXHIBITS)}."
 
@@ -61,11 +58,11 @@ def reproduce(
     """
     chosen = exhibit(
         what,
-        datasets=_split("--datasets", datasets, str),
-        outliers=_split("--outliers", outliers, float),
-        exponents=_split("--p", p, float),
-        methods=_split("--methods", methods, str),
-        seeds=_split("--seeds", seeds, int),
+        datasets=split("--datasets", datasets, str),
+        outliers=split("--outliers", outliers, float),
+        exponents=split("--p", p, float),
+        methods=split("--methods", methods, str),
+        seeds=split("--seeds", seeds, int),
         seconds=seconds,
         steps=steps,
         rows=rows,
@@ -92,19 +89,6 @@ def reproduce(
     _show_report(report, what, quiet, as_json)
     if report.failures:
         raise typer.Exit(1)
-
-
-def _split(name: str, text: str | None, kind: Callable[[str], T]) -> tuple[T, ...] | None:
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    try:
-        return tuple(kind(part) for part in parts)
-    except ValueError as cause:
-        words = {float: "numbers", int: "whole numbers"}.get(kind, "names")  # type: ignore[call-overload]
-        raise InvalidInputError(
-            f"{name} must be {words} separated by commas; got {text!r}."
-        ) from cause
 
 
 def _show_plan(plan: Plan, title: str, out: Path, as_json: bool) -> None:

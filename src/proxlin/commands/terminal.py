@@ -17,6 +17,13 @@ def say(text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def printable(text: str) -> str:
+    """The text without characters that would move the cursor or change colours."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
+
+
 def make_writable(folder: Path) -> None:
     """Make the folder and put a file there for a moment, before any time goes into training."""
     try:

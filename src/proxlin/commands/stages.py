@@ -1,0 +1,42 @@
+"""A line that says what a command is doing and for how long, while it takes its time."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from proxlin.commands.terminal import console
+
+
+class Stages:
+    """Shows the present stage on a terminal; nothing elsewhere."""
+
+    def __init__(self, *, show: bool) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not (show and console.is_terminal),
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Stages:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, stage: str) -> None:
+        """End the stage that went on and begin this one."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(stage, total=None)
