@@ -92,12 +92,19 @@ class LBFGS:
         rows = torch.randperm(problem.n_rows, generator=generator)[:_FIXED_ROWS]
         return LBFGSState(leaves, _lbfgs(leaves), rows)
 
-    def step(self, problem: Problem, state: LBFGSState, _budget: Budget) -> Step:
-        """One iteration with its line search."""
+    def step(self, problem: Problem, state: LBFGSState, budget: Budget) -> Step:
+        """One iteration with its line search, which is given up when the time is over."""
         before = _joined(state.leaves)
-        state.optimizer.step(  # type: ignore[no-untyped-call]
-            lambda: _backward_in_chunks(problem, state.leaves, state.rows)
-        )
+
+        def closure() -> Tensor:
+            if budget.expired():
+                raise _TimeUpError
+            return _backward_in_chunks(problem, state.leaves, state.rows)
+
+        try:
+            state.optimizer.step(closure)  # type: ignore[no-untyped-call]
+        except _TimeUpError:
+            _assign(problem, state.leaves, before)
         if torch.equal(before, _joined(state.leaves)):
             state.optimizer = _lbfgs(state.leaves)
         _project(problem, state.leaves)
@@ -106,6 +113,10 @@ class LBFGS:
     def candidates(self, state: LBFGSState) -> list[Tensor]:
         """The present point."""
         return [_joined(state.leaves)]
+
+
+class _TimeUpError(Exception):
+    """The time ran out in the middle of a line search."""
 
 
 def _lbfgs(leaves: list[Tensor]) -> torch.optim.LBFGS:
@@ -151,10 +162,13 @@ def _backward_in_chunks(problem: Problem, leaves: list[Tensor], rows: Tensor) ->
 
 def _project(problem: Problem, leaves: list[Tensor]) -> None:
     if problem.penalty.constrained:
-        point = problem.penalty.project(_joined(leaves))
-        with torch.no_grad():
-            for leaf, part in zip(leaves, problem.layout.split(point).values(), strict=True):
-                leaf.copy_(part.reshape(leaf.shape))
+        _assign(problem, leaves, problem.penalty.project(_joined(leaves)))
+
+
+def _assign(problem: Problem, leaves: list[Tensor], point: Tensor) -> None:
+    with torch.no_grad():
+        for leaf, part in zip(leaves, problem.layout.split(point).values(), strict=True):
+            leaf.copy_(part.reshape(leaf.shape))
 
 
 def _adam(leaves: list[Tensor], rate: float) -> Optimizers:

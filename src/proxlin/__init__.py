@@ -6,6 +6,7 @@ Minimises (1/n) sum_i ||F(theta; x_i)||_p + g(theta) over theta in C with model-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from proxlin.checkpoint import Checkpoints
 from proxlin.methods import MBO, SGD, Adam, Probed
 from proxlin.metric import Diagonal, Euclidean
 from proxlin.minimize import Progress, minimize
@@ -56,6 +57,7 @@ __all__ = [
     "Armijo",
     "Ball",
     "Box",
+    "Checkpoints",
     "ConvexModel",
     "Diagonal",
     "ElasticNet",

@@ -59,13 +59,21 @@ def run_demo(
     upper, lower = _halves(data.x_train)
     dirty = _halves(corrupted)[1]
     test_upper, test_lower = _halves(data.x_test)
+    order = torch.randperm(len(upper), generator=torch.Generator().manual_seed(seed))
+    held = len(order) // 10  # rows that choose each net's best moment, outliers among them
     shown = slice(0, 10)
     rows = []
     for name, p in LOSSES.items():
         torch.manual_seed(seed)
         net = mlp_regressor(32, 32, hidden=(64,))
         problem = Problem(net, (upper, dirty), p, regularizer=Ridge(1e-3))
-        result = minimize(problem, max_seconds=seconds, seed=seed, callbacks=watch(name))
+        result = minimize(
+            problem.restricted(order[held:]),
+            max_seconds=seconds,
+            seed=seed,
+            callbacks=watch(name),
+            held_out=problem.rows.take(order[:held]),
+        )
         with torch.no_grad():
             found, clean = net(test_upper), net(upper[~mask])
         rows.append(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from proxlin.budget import Budget
+from proxlin.checkpoint import Keeper, Parts, check_objective, put_together, still_over
 from proxlin.errors import InvalidInputError, NonFiniteError
+from proxlin.held_out import HeldOut
 from proxlin.methods import Method, Step
 from proxlin.problem import Problem
+from proxlin.progress import Callback, Progress
 from proxlin.result import History, Result, Status
 
 _LOG = logging.getLogger("proxlin")
@@ -27,24 +28,8 @@ _PATIENCE = 8  # evaluations without progress that end a run without a budget
 _PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
 _REMEMBERED = (
     "start", "best", "best_theta", "stationarity", "cost", "evaluated_at", "stale", "history",
-    "remarks", "state",
+    "remarks", "held_out", "state",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each evaluation of the full objective."""
-
-    iteration: int
-    seconds: float
-    objective: float  # at the point just evaluated
-    best: float  # lowest so far
-    stationarity: float | None
-    share: float  # of the budget used, in [0, 1]
-    theta: Tensor  # (d,) the point just evaluated; do not change it
-
-
-Callback = Callable[[Progress], bool | None]
 
 
 class Run:
@@ -57,12 +42,17 @@ class Run:
         budget: Budget,
         tol: float | None,
         callbacks: tuple[Callback, ...],
+        *,
+        held_out: HeldOut | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.problem = problem
         self.method = method
         self.budget = budget
         self.tol = tol
         self.callbacks = callbacks
+        self.held_out = held_out
+        self.keeper = keeper
         self.history = History()
         self.remarks: list[str] = []
         self.best = math.inf
@@ -77,27 +67,35 @@ class Run:
     def carry_out(self, generator: torch.Generator, keep_start: bool) -> Result:
         """Run from the module's parameters and write the best ones into it."""
         problem = self.problem
-        start = self.start = problem.theta()
-        theta = problem.penalty.project(start)
-        if not torch.equal(theta, start) and bool(torch.isfinite(start).all()):
-            self._remark("The start point was outside the constraint and has been projected on it.")
+        self.start = problem.theta()
+        theta = problem.penalty.project(self.start)
         self.best_theta = theta.clone()
-        self._begin(theta)
+        kept = None if self.keeper is None else self.keeper.newest()
+        if kept is None:
+            self._begin(theta)
+        over: Status | None = None
         try:
             self.state = self.method.init(problem, theta.clone(), generator)
-            status = self._loop(self.state)
+            over = None if kept is None else self._recall(kept)
+            if self.keeper is not None:
+                self.keeper.begin(self.budget.iteration, self._memory(None))
+            status = over or self._loop(self.state)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         except NonFiniteError as error:
             sentence = str(error)
             self._remark(sentence[:1].upper() + sentence[1:])
             status = Status.NON_FINITE
+        if self.held_out is not None and over is None:
+            self._settle(self.held_out, theta)
         if math.isinf(self.best):  # ended before the first full evaluation
             latest = theta if self.state is None else self.method.candidates(self.state)[0]
             for point in (latest, theta):
                 if math.isinf(self.best):
                     self._evaluate(point, Step())
         problem.assign(self.best_theta)
+        if status is not Status.INTERRUPTED and not over:
+            self._keep(status)
         return Result(
             status=status,
             objective=self.best,
@@ -111,22 +109,45 @@ class Run:
             remarks=tuple(self.remarks),
         )
 
-    def memory(self) -> dict[str, Any]:
-        """All that changes while a run goes on, so that another can go on from it."""
+    def _memory(self, status: Status | None) -> dict[str, Any]:
+        """All that changes while a run goes on, and how it ended if it did."""
         budget = self.budget
-        used = {
-            "iteration": budget.iteration, "seconds": budget.seconds, "reserve": budget.reserve,
-        }  # fmt: skip
-        return {"budget": used} | {name: getattr(self, name) for name in _REMEMBERED}
+        return {
+            "used": [budget.iteration, budget.seconds, budget.reserve],
+            "limits": [budget.max_iter, budget.max_seconds],
+            "status": None if status is None else status.name,
+            **{name: getattr(self, name) for name in _REMEMBERED},
+        }
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        """Stand where the run stood that had this memory."""
+    def _recall(self, kept: Parts) -> Status | None:
+        """Stand where the run stood that was kept; its status if it was over and still is."""
+        memory = put_together(self._memory(None), kept, self.problem.device)
         for name in _REMEMBERED:
             setattr(self, name, memory[name])
-        self.budget.go_on(**memory["budget"])
+        if math.isfinite(self.best):
+            first = self.history.records[0]["objective"]
+            check_objective(self.problem, self.best_theta, self.best, first)
+        self.budget.go_on(*memory["used"])
+        return still_over(memory, self.budget, self.tol)
+
+    def _keep(self, status: Status | None = None) -> bool:
+        """Keep the run where it is over, was asked to stop or is due; whether it has to stop."""
+        keeper, step = self.keeper, self.budget.iteration
+        if keeper is None:
+            return False
+        if keeper.asked_to_stop and status is None:
+            status = Status.INTERRUPTED
+        if status is not None or keeper.due(step):
+            now = self._memory(status)
+            for trouble in keeper.keep(step, now, wait=status is not None):
+                self._remark(trouble)
+        return status is not None
 
     def _begin(self, theta: Tensor) -> None:
         """Evaluate the start, or a part of it where a full pass would eat into the time budget."""
+        start = self.start
+        if not torch.equal(theta, start) and bool(torch.isfinite(start).all()):
+            self._remark("The start point was outside the constraint and has been projected on it.")
         limit = self.budget.max_seconds
         chunk = next(self.problem.chunks())
         with torch.no_grad():
@@ -156,16 +177,34 @@ class Run:
                 status = self._take(self.method.candidates(state)[0], step.objective, step)
             elif self._due():
                 status = self._evaluate(self.method.candidates(state)[0], step)
-            status = status or step.status
+            status = status or step.status or self._look_aside(self.method.candidates(state))
             if status is not None:
                 break
+            if self._keep():
+                return Status.INTERRUPTED
         # A method with one candidate may have had it evaluated just now.
         known = self.history.records and self.evaluated_at[0] == self.budget.iteration
-        if status in (Status.TIME, Status.ITERATIONS) and not (
+        if self.held_out is not None:
+            self.held_out.look(self.method.candidates(state), self.budget.iteration)
+        elif status in (Status.TIME, Status.ITERATIONS) and not (
             known and len(self.method.candidates(state)) == 1
         ):
             status = self._evaluate(self._choice(state), Step()) or status
         return status
+
+    def _look_aside(self, candidates: list[Tensor]) -> Status | None:
+        """Judge the points by the rows held out, if there are any and it is time."""
+        judge, iteration = self.held_out, self.budget.iteration
+        if judge is None or not judge.due(iteration):
+            return None
+        judge.look(candidates, iteration)
+        return Status.HELD_OUT if judge.hopeless(iteration) else None
+
+    def _settle(self, judge: HeldOut, start: Tensor) -> None:
+        """Return the best point by the rows held out, whatever its objective."""
+        theta = start if judge.theta is None else judge.theta
+        self.best = math.inf
+        self._evaluate(theta, Step())
 
     def _choice(self, state: Any) -> Tensor:
         """The best of the method's candidates by a sample of rows, the same for all of them."""
@@ -224,6 +263,8 @@ class Run:
         }
         if step.stationarity is not None:
             record["stationarity"] = step.stationarity
+        if self.held_out is not None:
+            record["held_out"] = self.held_out.latest
         self.history.add(record)
         told = Progress(
             budget.iteration, budget.seconds, objective, self.best, step.stationarity,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,13 @@ import torch
 
 from proxlin._checks import check_count, check_positive
 from proxlin.budget import Budget
-from proxlin.errors import InvalidInputError
-from proxlin.loop import Callback, Progress, Run
+from proxlin.checkpoint import Checkpoints, Keeper, as_checkpoints, owner_of
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.held_out import HeldOut
+from proxlin.loop import Run
 from proxlin.methods import Method, method_named
 from proxlin.problem import Problem
+from proxlin.progress import Callback, Progress
 from proxlin.result import Result, Status
 from proxlin.stationarity import sampled_stationarity
 
@@ -33,6 +37,8 @@ def minimize(
     keep_start: bool = False,
     polish: int = 0,
     stationarity_rows: int | None = None,
+    held_out: Any = None,
+    checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
 ) -> Result:
     """Minimise the problem and leave the best parameters seen in its module.
 
@@ -56,6 +62,14 @@ def minimize(
     stationarity_rows
         Measure the stationarity of the returned point on so many rows, evenly spread, if the method
         has not; `result.stationarity_rows` says on how many it was.
+    held_out
+        Rows kept out of training, in the form of the problem's data. The point with the lowest
+        median loss on them is returned, and the run ends when it has taken three times the steps
+        that led there. For nets that could learn outliers by heart.
+    checkpoint
+        A folder in which the run keeps itself, every minute or as `Checkpoints(folder, ...)` says.
+        The same call goes on from what it finds there; a run that was over is returned as it was,
+        unless the budget that ended it was raised.
 
     Ctrl-C ends the run and returns the best point so far.
     """
@@ -78,10 +92,22 @@ def minimize(
             'polish and stationarity_rows need a convex model, which keeps a norm; got p="mse".'
             " Use p=2, or leave them out."
         )
+    if held_out is not None and polish:
+        raise CombinationError(
+            "polish lowers the objective from the best point, which held_out keeps from being the"
+            " goal; give one of the two."
+        )
     told = tuple(callbacks)
-    run = Run(problem, settings, Budget(max_seconds, max_iter), tol, told)
+    judge = None if held_out is None else HeldOut(problem, held_out)
+    keeper = None
+    if checkpoint is not None:
+        kept_out = None if judge is None else judge.problem.n_rows
+        keeper = Keeper(as_checkpoints(checkpoint), owner_of(problem, settings, seed, kept_out))
+    budget = Budget(max_seconds, max_iter)
+    run = Run(problem, settings, budget, tol, told, held_out=judge, keeper=keeper)
     with _flushed_denormals():
-        result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
+        with keeper or nullcontext():
+            result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
         if polish and result.status in _POLISHED:
             exact = Run(problem, method_named("mbo-admm"), Budget(None, polish), tol, told)
             finer = exact.carry_out(torch.Generator().manual_seed(seed), keep_start=False)

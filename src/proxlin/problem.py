@@ -126,9 +126,19 @@ class Problem:
 
     def restricted(self, index: Tensor) -> Problem:
         """The same problem on the rows of `index` alone."""
-        part = copy.copy(self)
-        part.rows = as_rows(self.rows.take(index))
-        return part
+        return self.with_data(self.rows.take(index))
+
+    def with_data(self, data: Any) -> Problem:
+        """The same problem on other rows; both share the module."""
+        other = copy.copy(self)
+        other.rows = as_rows(data)
+        outputs = _check_residual(other)
+        if outputs != self.n_outputs:
+            raise InvalidInputError(
+                f"data must give residual rows of {self.n_outputs} numbers, as those of the"
+                f" problem do; got {outputs}."
+            )
+        return other
 
     def row_losses(self, theta: Tensor) -> Tensor:
         """||F(theta; x_i)||_p of every row, (n,)."""

@@ -19,6 +19,7 @@ class Status(Enum):
     )
     ITERATIONS = "The steps are used up; raise max_iter to go further."
     TIME = "The time is used up; raise max_seconds to go further."
+    HELD_OUT = "The loss of the held-out rows falls no more; the best point by them is kept."
     STOPPED = "A callback asked to stop; the best point so far is kept."
     INTERRUPTED = "Interrupted; the best point so far is kept."
     NON_FINITE = (

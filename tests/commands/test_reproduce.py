@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from proxlin.experiments.catalog import exhibit
-from proxlin.experiments.lock import locked
 from proxlin.experiments.reproduce import reproduce as carry_out
+from proxlin.lock import locked
 
 SMALL = (
     *("reproduce", "table1", "--datasets", "digits", "--rows", "80", "--steps", "25"),

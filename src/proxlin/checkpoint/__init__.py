@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from proxlin.checkpoint.keeper import Keeper
+from proxlin.checkpoint.owner import owner_of
 from proxlin.checkpoint.parts import Parts, put_together, take_apart
+from proxlin.checkpoint.resume import check_objective, still_over
+from proxlin.checkpoint.settings import Checkpoints, as_checkpoints
 
-__all__ = ["Parts", "put_together", "take_apart"]
+__all__ = [
+    "Checkpoints",
+    "Keeper",
+    "Parts",
+    "as_checkpoints",
+    "check_objective",
+    "owner_of",
+    "put_together",
+    "still_over",
+    "take_apart",
+]

@@ -81,6 +81,9 @@ class RobustAutoencoder(
         3.5 robust standard deviations above the middle.
     regularizer, alpha, constraint
         g ("ridge", "lasso", ... of weight `alpha` on all weights, or an object) and C.
+    validation_fraction
+        Share of the rows that the net is not trained on: of all its steps, the one after which
+        their median loss was lowest is kept. Not below 100 rows; 0 trains on all rows to the end.
     method, max_seconds, max_iter, tol, random_state, device
         As in `minimize`; without a budget a fit takes 300 steps, which repeat exactly.
     warm_start
@@ -124,6 +127,7 @@ class RobustAutoencoder(
         max_seconds: float | None = None,
         max_iter: int | None = None,
         tol: float | None = None,
+        validation_fraction: float = 0.1,
         random_state: Any = None,
         device: str | torch.device | None = None,
         warm_start: bool = False,
@@ -145,6 +149,7 @@ class RobustAutoencoder(
         self.max_seconds = max_seconds
         self.max_iter = max_iter
         self.tol = tol
+        self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.device = device
         self.warm_start = warm_start
@@ -247,7 +252,9 @@ class RobustAutoencoder(
             regularizer=self._bound_regularizer("*weight" if self.module is None else None),
             constraint=joint_constraint(self.module_, self.tied, self.constraint),
         )
-        result = self._minimize(problem, seed=seed, steps=steps)
+        result = self._minimize(
+            problem, seed=seed, steps=steps, held_share=self.validation_fraction
+        )
         norms = self.coding_.norms(rows, self.p)
         self._record(result, norms, size=typical_norm(rows, scaling, self.p))
         self.offset_ = -self.outlier_scale_.limit
@@ -286,6 +293,7 @@ class RobustAutoencoder(
             check_interval("contamination", self.contamination, 0, 0.5)
             if not self.contamination:
                 raise InvalidInputError('contamination must be "auto" or in (0, 0.5]; got 0.')
+        check_interval("validation_fraction", self.validation_fraction, 0, 0.5)
         check_flag("tied", self.tied)
         check_flag("warm_start", self.warm_start)
         if not isinstance(self.scaling, str) or self.scaling != "auto":

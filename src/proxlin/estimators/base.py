@@ -29,6 +29,8 @@ from proxlin.terms import Constraint, ElasticNet, GroupLasso, Lasso, Regularizer
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_LEAST_TO_SPLIT = 100  # rows below which none is held out: too few would be left to judge by
+
 REGULARIZERS = ("ridge", "lasso", "elasticnet", "group")
 
 
@@ -106,12 +108,20 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         steps: int,
         method: str | Method | None = None,
         callbacks: Iterable[Callback] = (),
+        held_share: float = 0.0,
     ) -> Result:
         """Minimise within the user's budget; without one, within so many steps.
 
-        Steps and not seconds, so that the same seed gives the same numbers.
+        Steps and not seconds, so that the same seed gives the same numbers. A share of the rows may
+        be held out of training, to choose the best point of the run.
         """
         free = self.max_seconds is None and self.max_iter is None
+        held_out = None
+        if held_share > 0 and problem.n_rows >= _LEAST_TO_SPLIT:
+            order = torch.from_numpy(np.random.default_rng(seed).permutation(problem.n_rows))
+            kept = problem.n_rows - round(held_share * problem.n_rows)
+            held_out = problem.rows.take(order[kept:])
+            problem = problem.restricted(order[:kept])
         return minimize(
             problem,
             self.method if method is None else method,
@@ -120,6 +130,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             tol=self.tol,
             seed=seed,
             callbacks=callbacks,
+            held_out=held_out,
         )
 
     def _record(self, result: Result, norms: Array, *, size: float = 1.0) -> None:

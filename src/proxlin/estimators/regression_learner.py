@@ -50,6 +50,7 @@ class RegressionLearner(RobustBase):
     reweight: bool
     scaling: bool
     fit_intercept: bool
+    validation_fraction: float
 
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64] | float
@@ -193,7 +194,10 @@ class RegressionLearner(RobustBase):
         )  # fmt: skip
         method = "probed" if self.method == "auto" else self.method
         steps = max(1, int(share * default_steps(problem, fitting_batch_size(problem))))
-        result = self._minimize(problem, seed=seed, steps=steps, method=method)
+        result = self._minimize(
+            problem, seed=seed, steps=steps, method=method,
+            held_share=0.0 if self._linear else self.validation_fraction,
+        )  # fmt: skip
         net = net.to("cpu").eval()
         if self._linear:
             bias = line.bias if self.fit_intercept else torch.zeros(y.shape[1])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_choice, check_flag, check_non_negative
+from proxlin._checks import check_choice, check_flag, check_interval, check_non_negative
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import check_factory, check_widths, named_regularizer
 from proxlin.estimators.net_fit import ModuleFactory
@@ -70,6 +70,10 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
     max_seconds, max_iter, tol
         Limits of the solver. Without any, linear models run until optimal to 1e-8 and nets for a
         number of steps that follows from the number of rows.
+    validation_fraction
+        Share of the rows that a net is not trained on: of all its steps, the one after which their
+        median loss was lowest is kept, before outliers are learned by heart. Not for linear models
+        and below 100 rows; 0 trains on all rows to the end.
     warm_start
         Begin at the last fit.
     random_state, device
@@ -117,6 +121,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         max_seconds: float | None = None,
         max_iter: int | None = None,
         tol: float | None = None,
+        validation_fraction: float = 0.1,
         warm_start: bool = False,
         random_state: Any = None,
         device: str | torch.device | None = None,
@@ -135,6 +140,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         self.max_seconds = max_seconds
         self.max_iter = max_iter
         self.tol = tol
+        self.validation_fraction = validation_fraction
         self.warm_start = warm_start
         self.random_state = random_state
         self.device = device
@@ -205,6 +211,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         self._check_shared()
         for name in ("reweight", "scaling", "fit_intercept", "warm_start"):
             check_flag(name, getattr(self, name))
+        check_interval("validation_fraction", self.validation_fraction, 0, 0.5)
         widths = check_widths(self.hidden)
         if self.module is not None:
             check_factory(self.module, "n_in, n_out")

@@ -19,11 +19,11 @@ from proxlin.experiments.choice import chosen, group
 from proxlin.experiments.classify import Classified, classify
 from proxlin.experiments.config import Cell, Grid, has_images
 from proxlin.experiments.figures import figure1, figure2, figure3, figure4, points
-from proxlin.experiments.lock import locked
 from proxlin.experiments.runner import Engine, Outcome, Watch, pending, run
 from proxlin.experiments.store import Store
 from proxlin.experiments.tables import Score, compare, layouts, runs, scores
 from proxlin.files import clear_parts, write_whole
+from proxlin.lock import locked
 from proxlin.report import write_picture, write_tables
 
 _AROUND = {True: 8.0, False: 1.0}  # seconds a cell of images or of a table takes besides training

@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from proxlin.errors import InvalidInputError
-from proxlin.experiments.lock import locked
+from proxlin.lock import locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from proxlin.experiments.lock import locked
+from proxlin.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -26,8 +26,8 @@ else:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder, or refuse with a sentence that names who holds it.
+def locked(folder: Path, instead: str = "another --out") -> Iterator[None]:
+    """Hold the folder, or refuse with a sentence that names who holds it and what to use instead.
 
     The system frees the lock of a process that dies, however it dies, so that a file left behind
     keeps nobody out; what is written in it only serves the message.
@@ -41,7 +41,7 @@ def locked(folder: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read(200).decode(errors="replace").strip() or "another process"
             raise InvalidInputError(
-                f"{folder} is in use by {holder}. Wait for it to end, or choose another --out."
+                f"{folder} is in use by {holder}. Wait for it to end, or choose {instead}."
             ) from cause
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())

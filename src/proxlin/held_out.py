@@ -1,0 +1,50 @@
+"""HeldOut: among the points of a run, the one that serves rows best which training never saw.
+
+A net that is large enough lowers the objective by learning outliers by heart, whatever the norm.
+The median loss of rows held out of training does not fall for that, and fewer than half of bad rows
+among them hardly move it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from proxlin.problem import Problem
+
+_LOOKS = 0.1  # the next look comes after this share of the steps taken
+_PATIENCE = 3.0  # a run is over when it took so many times the steps of its best point,
+_LEAST = 60  # and so many steps at least
+
+
+@dataclass(init=False, eq=False, repr=False)
+class HeldOut:
+    """Judges the points of one run by the median loss of other rows; looks ever more rarely."""
+
+    theta: Tensor | None = None  # (d,) the best point by these rows
+    best: float = math.inf  # its median loss
+    latest: float = math.inf  # median loss at the latest look
+    best_at: int = 0  # the step of the best point
+    next_look: int = 0
+
+    def __init__(self, problem: Problem, data: Any) -> None:
+        self.problem = problem.with_data(data)
+
+    def due(self, iteration: int) -> bool:
+        """Whether a look is worth its time after so many steps."""
+        return iteration >= self.next_look
+
+    def look(self, candidates: list[Tensor], iteration: int) -> None:
+        """Judge the points, and keep the best of them if none before was better."""
+        self.next_look = iteration + max(1, math.ceil(_LOOKS * iteration))
+        losses = [float(self.problem.row_losses(theta).median()) for theta in candidates]
+        self.latest, theta = min(zip(losses, candidates, strict=True), key=lambda pair: pair[0])
+        if self.theta is None or self.latest < self.best:
+            self.best, self.best_at, self.theta = self.latest, iteration, theta.clone()
+
+    def hopeless(self, iteration: int) -> bool:
+        """Whether the best point lies so far back that no better one is expected."""
+        return iteration >= max(_PATIENCE * self.best_at, _LEAST)
