@@ -200,9 +200,10 @@ def test_every_exhibit_comes_from_the_same_cells(run, tmp_path_factory, what):
     )
     assert (code, error) == (0, "")
     summary = json.loads(told)
-    endings = {"csv", "md", "tex"} if what == "accuracy" else {"csv", "svg", "png"}
+    endings = {"html"} | ({"csv", "md", "tex"} if what == "accuracy" else {"csv", "svg", "png"})
     assert {path.rsplit(".", 1)[1] for path in summary["files"]} == endings
     assert all((out / path).stat().st_size > 0 for path in summary["files"])
+    assert summary["report"] == summary["files"][-1] == str(out / f"{what}-report.html")
     if what.startswith("fig"):
         assert summary["made_now"] == 0 or what == "fig1"
 
@@ -214,4 +215,6 @@ def test_quiet_prints_nothing_and_others_print_where_the_files_are(run, tmp_path
     code, told, error = run(*where)
     assert (code, error) == (0, "")
     assert told.splitlines()[0] == "1 cells, 0 of them run now."
-    assert told.splitlines()[-3:] == [str(tmp_path / f"table1.{e}") for e in ("csv", "md", "tex")]
+    files = ("table1.csv", "table1.md", "table1.tex", "table1-report.html")
+    assert told.splitlines()[-4:-1] == [str(tmp_path / name) for name in files[:3]]
+    assert told.splitlines()[-1] == f"Report: {tmp_path / files[3]}"

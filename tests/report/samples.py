@@ -86,5 +86,5 @@ def everything() -> Report:
             ),
             Section("Tables", [Text("A section with a title that is taken.")]),
         ],
-        Tiles({"92 %": "of the outliers found", "1.08": "objective", "30 s": "of training"}),
+        Tiles({"of the outliers found": "92 %", "objective": "1.08", "of training": "30 s"}),
     )

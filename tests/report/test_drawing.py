@@ -5,7 +5,7 @@ import matplotlib.image
 import pytest
 
 from proxlin.report import write_picture
-from proxlin.report.drawing import page_svg
+from proxlin.report.drawing import page_svg, svg_bytes
 from proxlin.report.palette import VARIABLES
 from tests.report.samples import curve, image
 
@@ -21,14 +21,14 @@ def test_files_are_pictures_and_the_same_every_time(tmp_path):
 
 @pytest.mark.parametrize("draw", [curve, image])
 def test_colours_follow_the_page(draw):
-    svg = page_svg(draw(), "a-", "A drawing.")
+    svg = page_svg(svg_bytes(draw()), "a-", "A drawing.")
     left = set(re.findall(r"#[0-9a-f]{6}\b", svg))
     assert not left & set(VARIABLES)
     assert "var(--ink)" in svg or "var(--muted)" in svg
 
 
 def test_ids_belong_to_the_picture_and_every_reference_is_met():
-    svg = page_svg(curve(), "part-3-", "A drawing.")
+    svg = page_svg(svg_bytes(curve()), "part-3-", "A drawing.")
     ids = re.findall(r'\bid="([^"]+)"', svg)
     used = set(re.findall(r'href="#([^"]+)"', svg)) | set(re.findall(r"url\(#([^)]+)\)", svg))
     assert ids
@@ -38,7 +38,7 @@ def test_ids_belong_to_the_picture_and_every_reference_is_met():
 
 
 def test_nothing_of_a_picture_reaches_the_rest_of_the_page():
-    svg = page_svg(curve(), "a-", '"><script>x</script>')
+    svg = page_svg(svg_bytes(curve()), "a-", '"><script>x</script>')
     root = ElementTree.fromstring(svg)
     assert root.get("aria-label") == '"><script>x</script>'
     assert root.get("role") == "img"

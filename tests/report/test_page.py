@@ -5,7 +5,6 @@ import pytest
 
 from proxlin.errors import InvalidInputError
 from proxlin.report import Picture, Report, Section, Text, write_report
-from proxlin.report.page import render
 from tests.report.samples import EVIL, curve, everything
 
 VOID = {"meta", "link", "br", "img", "input"}
@@ -39,8 +38,16 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def page():
-    return Reader(render(everything()))
+def folder(tmp_path_factory):
+    """Where the report with everything lies, and its pictures."""
+    folder = tmp_path_factory.mktemp("report")
+    write_report(everything(), folder / "report.html", pictures=folder / "pictures", prefix="a-")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return Reader((folder / "report.html").read_text())
 
 
 def test_the_page_names_its_language_title_and_size(page):
@@ -96,8 +103,14 @@ def test_the_file_is_replaced_whole(tmp_path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_same_report_gives_the_same_bytes():
-    assert render(everything()) == render(everything())
+def test_the_same_report_gives_the_same_bytes(folder, tmp_path):
+    again = write_report(everything(), tmp_path / "again.html")
+    assert again.read_bytes() == (folder / "report.html").read_bytes()
+
+
+def test_every_drawing_is_a_file_too(folder):
+    names = [f"a-pictures-{number}.{ending}" for number in range(1, 6) for ending in ("png", "svg")]
+    assert sorted(path.name for path in (folder / "pictures").iterdir()) == names
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from proxlin.commands.lists import split
 from proxlin.commands.terminal import console, make_writable, say
 from proxlin.experiments.catalog import EXHIBITS, exhibit
 from proxlin.experiments.config import METHODS
-from proxlin.experiments.reproduce import Plan, Report
+from proxlin.experiments.reproduce import Plan, Reproduction
 from proxlin.experiments.reproduce import plan as make_plan
 from proxlin.experiments.reproduce import reproduce as carry_out
 from proxlin.experiments.runner import Engine
@@ -77,7 +77,7 @@ def reproduce(
             Interrupts() as interrupts,
             Bars(show=not (quiet or as_json), after_each=interrupts.check) as bars,
         ):
-            report = carry_out(chosen, out, engine=engine, watch=bars)
+            made = carry_out(chosen, out, engine=engine, watch=bars)
     except KeyboardInterrupt:
         left = make_plan(chosen, out, engine)
         typer.echo(
@@ -86,8 +86,8 @@ def reproduce(
             err=True,
         )
         raise typer.Exit(130) from None
-    _show_report(report, what, quiet, as_json)
-    if report.failures:
+    _show(made, what, quiet, as_json)
+    if made.failures:
         raise typer.Exit(1)
 
 
@@ -120,25 +120,28 @@ def _duration(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-def _show_report(report: Report, what: str, quiet: bool, as_json: bool) -> None:
-    outcome = report.outcome
+def _show(made: Reproduction, what: str, quiet: bool, as_json: bool) -> None:
+    outcome = made.outcome
     if as_json:
         told: dict[str, Any] = {
             "what": what,
             "cells": len(outcome.records),
             "made_now": outcome.made,
-            "failures": report.failures,
-            "scores": [vars(score) for score in report.scores],
-            "files": [str(path) for path in report.files],
+            "failures": made.failures,
+            "scores": [vars(score) for score in made.scores],
+            "files": [str(path) for path in made.files],
+            "report": str(made.files[-1]),
         }
         console.print_json(json.dumps(told))
         return
-    for name, sentence in report.failures.items():
+    for name, sentence in made.failures.items():
         typer.echo(f"failed: {name}: {sentence}", err=True)
     if quiet:
         return
     say(f"{len(outcome.records)} cells, {outcome.made} of them run now.")
-    for score in report.scores:
+    for score in made.scores:
         say(f"{score}.")
-    for path in report.files:
+    *others, report = made.files
+    for path in others:
         say(f"{path}")
+    say(f"Report: {report}")

@@ -15,16 +15,9 @@ from proxlin.experiments import published
 from proxlin.experiments.choice import chosen
 from proxlin.experiments.config import Cell, family
 from proxlin.experiments.store import Record
+from proxlin.experiments.styles import COLOURS, MARKERS, loss_name
+from proxlin.report.palette import MUTED
 
-_COLOURS = {
-    "probed": "#0072b2",
-    "mbo-sadm": "#d55e00",
-    "mbo-sgd": "#009e73",
-    "sgd": "#7f7f7f",
-    "adam": "#cc79a7",
-    "mse": "#000000",
-}
-_MARKERS = {"probed": "o", "mbo-sadm": "s", "mbo-sgd": "^", "sgd": "v", "adam": "D", "mse": "x"}
 _COLUMN_NAMES = {
     "f_noutl": "loss on clean training rows",
     "f_test": "loss on test rows",
@@ -87,9 +80,7 @@ def figure1(losses: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
             frame = accuracy if column == "accuracy" else losses
             lines = []
             for (p, method), curve in frame[frame["dataset"] == dataset].groupby(["p", "method"]):
-                label = (
-                    _loss(str(p)) if method in ("probed", "mse") else f"{_loss(str(p))}, {method}"
-                )
+                label = loss_name(p) if method in ("probed", "mse") else f"{loss_name(p)}, {method}"
                 lines.append(_line(curve, column, label, styles.get(str(p), "adam")))
             _draw(axis, lines, normalized=column != "accuracy")
             axis.set_title(f"{dataset}: {_COLUMN_NAMES[column]}", fontsize=10)
@@ -114,16 +105,16 @@ def figure2(cells: Iterable[Cell], records: Mapping[str, Record], *, paper: bool
                 [max(record["seconds"], 1e-3) for record in curve],
                 [record["best"] for record in curve],
                 where="post",
-                color=_COLOURS[method],
+                color=COLOURS[method],
                 label=method if cell.seed == finished[0].seed else None,
                 linewidth=1.6,
             )
         if paper and (dataset, ratio, p) in best.index:
             axis.axhline(
-                best[(dataset, ratio, p)], color="#444444", linestyle=":", label="paper's best"
+                best[(dataset, ratio, p)], color=MUTED, linestyle=":", label="paper's best"
             )
         axis.set(xscale="log", yscale="log", xlabel="seconds")
-        axis.set_title(f"{dataset}, {_loss(str(p))}, outliers {ratio:g}", fontsize=10)
+        axis.set_title(f"{dataset}, {loss_name(p)}, outliers {ratio:g}", fontsize=10)
         axis.grid(alpha=0.25, which="both")
     for axis in axes[:, 0]:
         axis.set_ylabel("objective")
@@ -140,7 +131,7 @@ def figure3(losses: pd.DataFrame, *, paper: bool = True) -> Figure:
         for axis, (dataset, p) in zip(row, keys, strict=False):
             lines = _by_method(losses, theirs, dataset, p, column)
             _draw(axis, lines, normalized=True)
-            axis.set_title(f"{dataset}, {_loss(p)}: {_COLUMN_NAMES[column]}", fontsize=10)
+            axis.set_title(f"{dataset}, {loss_name(p)}: {_COLUMN_NAMES[column]}", fontsize=10)
         row[0].set_ylabel("share of the largest")
     _legend(figure, axes)
     return figure
@@ -156,7 +147,7 @@ def figure4(accuracy: pd.DataFrame, *, paper: bool = True) -> Figure:
     for row, dataset in zip(axes, datasets, strict=False):
         for axis, p in zip(row, exponents, strict=False):
             _draw(axis, _by_method(accuracy, theirs, dataset, p, "accuracy"), normalized=False)
-            axis.set_title(f"{dataset}, {_loss(p)}", fontsize=10)
+            axis.set_title(f"{dataset}, {loss_name(p)}", fontsize=10)
         row[0].set_ylabel("test accuracy")
     _legend(figure, axes)
     return figure
@@ -207,8 +198,8 @@ def _draw(axis: Axes, lines: list[Line], *, normalized: bool) -> None:
         axis.plot(
             line.x,
             [y / largest for y in line.y],
-            color=_COLOURS[line.method],
-            marker=_MARKERS[line.method],
+            color=COLOURS[line.method],
+            marker=MARKERS[line.method],
             markersize=3 if line.dashed else 5,
             linestyle="--" if line.dashed else "-",
             linewidth=0.9 if line.dashed else 1.7,
@@ -230,7 +221,3 @@ def _legend(figure: Figure, axes: Any) -> None:
         figure.legend(
             list(found.values()), list(found), loc="outside lower center", ncols=5, fontsize=8
         )
-
-
-def _loss(p: str) -> str:
-    return "squared error" if p == "mse" else f"p = {float(p):g}"

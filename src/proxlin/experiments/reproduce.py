@@ -5,33 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pandas as pd
-
-from proxlin.experiments.accuracy import (
-    accuracies,
-    accuracy_layouts,
-    accuracy_scores,
-    compare_accuracies,
-)
 from proxlin.experiments.catalog import Exhibit
 from proxlin.experiments.cell import run_cell
 from proxlin.experiments.choice import chosen, group
 from proxlin.experiments.classify import Classified, classify
-from proxlin.experiments.config import Cell, Grid, has_images
-from proxlin.experiments.figures import figure1, figure2, figure3, figure4, points
+from proxlin.experiments.config import Cell, has_images
+from proxlin.experiments.exhibit_files import write_exhibit
 from proxlin.experiments.runner import Engine, Outcome, Watch, pending, run
 from proxlin.experiments.store import Store
-from proxlin.experiments.tables import Score, compare, layouts, runs, scores
-from proxlin.files import clear_parts, write_whole
+from proxlin.experiments.tables import Score
+from proxlin.files import clear_parts
 from proxlin.lock import locked
-from proxlin.report import write_picture, write_tables
 
 _AROUND = {True: 8.0, False: 1.0}  # seconds a cell of images or of a table takes besides training
 _CLASSIFIER = 75.0  # seconds of a logistic regression on the codes of 60,000 images, one thread
 
 
 @dataclass
-class Report:
+class Reproduction:
     """What came out: the records behind it, the files, and how it stands to the paper."""
 
     outcome: Outcome
@@ -86,7 +77,7 @@ def plan(exhibit: Exhibit, out: Path, engine: Engine) -> Plan:
 
 def reproduce(
     exhibit: Exhibit, out: Path, *, engine: Engine | None = None, watch: Watch | None = None
-) -> Report:
+) -> Reproduction:
     """Run what is left of the exhibit's cells and write its files into `out`.
 
     The folder is this process's alone while it runs. Cells that are finished stay so whatever
@@ -95,68 +86,18 @@ def reproduce(
     with locked(out):
         clear_parts(out)
         cells = exhibit.grid.cells()
-        report = Report(run(cell_store(out), cells, run_cell, engine=engine, watch=watch))
+        made = Reproduction(run(cell_store(out), cells, run_cell, engine=engine, watch=watch))
         if exhibit.classified:
-            records = report.outcome.records
+            records = made.outcome.records
             jobs = [Classified(c, records[c.name]["theta"]) for c in chosen(cells, records)]
-            report.classified = run(
+            made.classified = run(
                 accuracy_store(out), jobs, classify,
                 stage="classifying", engine=engine, watch=watch,
             )  # fmt: skip
-        write_exhibit(exhibit, cells, out, report)
-    return report
-
-
-def write_exhibit(exhibit: Exhibit, cells: list[Cell], out: Path, report: Report) -> None:
-    """Write the files of the exhibit from the records of the report."""
-    records = report.outcome.records
-    accuracy = accuracies(chosen(cells, records), report.classified.records)
-    if exhibit.name == "table1":
-        _write_table(exhibit, cells, out, report)
-        return
-    if exhibit.name == "accuracy":
-        _write_accuracy(exhibit, accuracy, out, report)
-        return
-    losses = points(cells, records)
-    paper = exhibit.grid.rows is None  # curves from fewer rows do not belong beside the paper's
-    if exhibit.name == "fig1":
-        figure = figure1(losses, accuracy)
-    elif exhibit.name == "fig2":
-        figure = figure2(cells, records, paper=paper)
-    elif exhibit.name == "fig4":
-        figure = figure4(accuracy, paper=paper)
-    else:
-        figure = figure3(losses, paper=paper)
-    report.files += write_picture(out, exhibit.name, figure)
-    shown = losses if accuracy.empty else losses.merge(accuracy, how="left")
-    report.files.append(_write_csv(shown, out / f"{exhibit.name}.csv"))
-
-
-def _write_table(exhibit: Exhibit, cells: list[Cell], out: Path, report: Report) -> None:
-    frame = runs(cells, report.outcome.records, exhibit.grid.exponents)
-    table = compare(frame, comparable=exhibit.grid.rows is None)
-    report.scores = scores(table)
-    remarks = (*(f"{score}." for score in report.scores), *caveats(exhibit.grid))
-    report.files += write_tables(out, exhibit.name, table, layouts(table, remarks))
-
-
-def _write_accuracy(exhibit: Exhibit, frame: pd.DataFrame, out: Path, report: Report) -> None:
-    table = compare_accuracies(frame, comparable=exhibit.grid.rows is None)
-    report.scores = accuracy_scores(table)
-    remarks = (*(f"{score}." for score in report.scores), *caveats(exhibit.grid))
-    report.files += write_tables(out, exhibit.name, table, accuracy_layouts(table, remarks))
-
-
-def _write_csv(frame: pd.DataFrame, path: Path) -> Path:
-    write_whole(path, frame.to_csv(index=False).encode())
-    return path
-
-
-def caveats(grid: Grid) -> tuple[str, ...]:
-    """What a reader must know before comparing with the paper."""
-    found = []
-    if grid.rows is not None:
-        found.append(f"Only {grid.rows} training rows: not comparable with the paper's figures.")
-    if "scm1d" in grid.datasets:
-        found.append("scm1d is the reconstructed data set unless the original file was found.")
-    return tuple(found)
+        made.files, made.scores = write_exhibit(
+            exhibit, cells, out,
+            records=made.outcome.records,
+            accuracies_of=made.classified.records,
+            failures=made.failures,
+        )  # fmt: skip
+    return made

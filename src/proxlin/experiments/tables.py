@@ -167,6 +167,7 @@ def _paper(lines: pd.DataFrame) -> Field:
 
 def _times(table: pd.DataFrame, methods: list[str], remarks: tuple[str, ...]) -> Table:
     paper = published.table1().set_index([*KEY, "method"])
+    raced = "sgd" in methods  # otherwise there is no T*
     rows: list[tuple[Field, ...]] = []
     for key, lines in table.groupby(KEY, sort=False):
         ours = {str(line["method"]): line for _, line in lines.iterrows()}
@@ -175,19 +176,22 @@ def _times(table: pd.DataFrame, methods: list[str], remarks: tuple[str, ...]) ->
             line = ours.get(method)
             hours = paper["hours"].get((*key, method))
             theirs = "" if hours is None else f" (paper {hours:.1f} h)"
-            fields.append("–" if line is None else _time(line) + theirs)
+            fields.append("–" if line is None else _time(line, raced) + theirs)
         rows.append((*map(_short, key), *fields))
     remark = (
         "T, then after the arrow T*, the time until the objective is at most the best of sgd;"
-        " NA: not reached or sgd not run."
+        " NA: not reached."
     )
-    return Table("Training time in seconds", (*KEY, *methods), rows, (remark, *remarks))
+    told = (remark, *remarks) if raced else remarks
+    return Table("Training time in seconds", (*KEY, *methods), rows, told)
 
 
-def _time(line: pd.Series) -> str:
+def _time(line: pd.Series, raced: bool) -> str:
+    total = f"{line['seconds']:.1f}"
+    if not raced or line["method"] in ("sgd", "mse"):
+        return total
     reached = line["seconds_to_sgd"]
-    until = "NA" if pd.isna(reached) else f"{reached:.1f}"
-    return f"{line['seconds']:.1f}" + ("" if line["method"] in ("sgd", "mse") else f" → {until}")
+    return total + (" → NA" if pd.isna(reached) else f" → {reached:.1f}")
 
 
 def _short(value: object) -> str:

@@ -43,20 +43,28 @@ def panel(
 
 def write_picture(folder: Path, name: str, figure: Figure) -> list[Path]:
     """Write name.svg and name.png; the same figure gives the same bytes."""
-    paths = []
-    for ending in _PLAIN:
-        path = folder / f"{name}.{ending}"
-        write_whole(path, _bytes(figure, ending))
-        paths.append(path)
+    return write_drawing(folder, name, figure, svg_bytes(figure))
+
+
+def write_drawing(folder: Path, name: str, figure: Figure, svg: bytes) -> list[Path]:
+    """As `write_picture`, with the SVG at hand: drawing takes longer than all else."""
+    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
+    for path, content in zip(paths, (svg, _bytes(figure, "png")), strict=True):
+        write_whole(path, content)
     return paths
 
 
-def page_svg(figure: Figure, prefix: str, alt: str) -> str:
-    """The figure as an SVG element whose colours follow the page that holds it.
+def svg_bytes(figure: Figure) -> bytes:
+    """The figure as an SVG file, without a date."""
+    return _bytes(figure, "svg")
+
+
+def page_svg(svg: bytes, prefix: str, alt: str) -> str:
+    """The SVG as an element of a page whose colours follow those of the page.
 
     `prefix` goes before every id, so that pictures of one page do not take each other's parts.
     """
-    root = ElementTree.fromstring(_bytes(figure, "svg", transparent=True))
+    root = ElementTree.fromstring(svg)
     for child in list(root):
         if child.tag == f"{{{_SVG}}}metadata" or child.find(f"{{{_SVG}}}style") is not None:
             root.remove(child)  # its style would apply to the whole page
@@ -70,12 +78,10 @@ def page_svg(figure: Figure, prefix: str, alt: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _bytes(figure: Figure, ending: str, *, transparent: bool = False) -> bytes:
+def _bytes(figure: Figure, ending: str) -> bytes:
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "proxlin"}):
-        figure.savefig(
-            buffer, format=ending, dpi=130, metadata=_PLAIN[ending], transparent=transparent
-        )
+        figure.savefig(buffer, format=ending, dpi=130, metadata=_PLAIN[ending])
     return buffer.getvalue()
 
 

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from proxlin.files import write_whole
-from proxlin.report.drawing import page_svg
+from proxlin.report.drawing import page_svg, svg_bytes, write_drawing
 from proxlin.report.palette import DARK, LIGHT
-from proxlin.report.parts import Picture, Report, Section
+from proxlin.report.parts import Picture, Report
 from proxlin.report.table import Figures, Table, is_empty, plain, sort_value
 
 _SMALLEST = 0.55  # of its natural size: a wide drawing is not shown smaller but can be scrolled
 
 
-def write_report(report: Report, path: Path) -> Path:
+def write_report(
+    report: Report, path: Path, *, pictures: Path | None = None, prefix: str = ""
+) -> Path:
     """Write the report to `path`, whole or not at all; folders on the way are made.
 
     The page holds its style, script and pictures, and its security policy forbids it to load
-    anything.
+    anything. With a folder `pictures`, every drawing also becomes an SVG and a PNG file there;
+    the prefix, the section and a number make its name.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -49,11 +52,24 @@ def write_report(report: Report, path: Path) -> Path:
     ...     print(write_report(report, Path(folder) / "report.html").name)
     report.html
     """
-    write_whole(path, render(report).encode())
+    drawn = {figure: svg_bytes(figure) for _, figure in _figures(report)}
+    if pictures is not None:
+        for name, figure in _figures(report):
+            write_drawing(pictures, f"{prefix}{name}", figure, drawn[figure])
+    write_whole(path, _render(report, drawn).encode())
     return path
 
 
-def render(report: Report) -> str:
+def _figures(report: Report) -> Iterator[tuple[str, Figure]]:
+    """Every drawing with a name made of its section and a number."""
+    for anchor, section in zip(report.anchors, report.sections, strict=True):
+        pictures = [part for part in section.parts if isinstance(part, Picture)]
+        drawings = [figure for picture in pictures for figure in picture.figures]
+        for number, figure in enumerate(drawings, start=1):
+            yield f"{anchor}-{number}", figure
+
+
+def _render(report: Report, drawn: Mapping[Figure, bytes]) -> str:
     """The report as HTML."""
     script = _resource("script.js")
     return (
@@ -61,10 +77,11 @@ def render(report: Report) -> str:
         .get_template("page.html")
         .render(
             report=report,
-            anchors=_anchors(report.sections),
+            anchors=report.anchors,
             style=Markup(_resource("style.css")),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            drawings=partial(_drawings, drawn),
             light=LIGHT,
             dark=DARK,
             version=version("proxlin"),
@@ -83,7 +100,6 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         kind=lambda part: type(part).__name__,
-        drawings=_drawings,
         numeric=_numeric_columns,
         sort_value=sort_value,
         plain=plain,
@@ -96,21 +112,13 @@ def _resource(name: str) -> str:
     return files("proxlin.report").joinpath("page", name).read_text(encoding="utf-8")
 
 
-def _anchors(sections: Sequence[Section]) -> list[str]:
-    """A name for each section that no other has."""
-    found: list[str] = []
-    for section in sections:
-        words = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "section"
-        count = sum(re.fullmatch(rf"{words}(-\d+)?", other) is not None for other in found)
-        found.append(words if count == 0 else f"{words}-{count + 1}")
-    return found
-
-
-def _drawings(picture: Picture, prefix: str) -> list[tuple[Markup, int, int]]:
+def _drawings(
+    drawn: Mapping[Figure, bytes], picture: Picture, prefix: str
+) -> list[tuple[Markup, int, int]]:
     """Each drawing with its natural width and the least width it is shown at, in pixels."""
     found = []
     for place, figure in enumerate(picture.figures):
-        svg = Markup(page_svg(figure, f"{prefix}-{place}-", picture.alt))
+        svg = Markup(page_svg(drawn[figure], f"{prefix}-{place}-", picture.alt))
         width = figure.get_figwidth() * 96
         least = 0 if width < 700 else round(width * _SMALLEST)
         found.append((svg, round(width), least))

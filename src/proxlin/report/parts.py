@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Tiles:
-    """A few figures in large print, each with what it means: `Tiles({"92 %": "of ... found"})`."""
+    """Figures in large print by what they mean: `Tiles({"of the outliers found": "92 %"})`."""
 
     tiles: Mapping[str, str]
 
@@ -94,6 +95,19 @@ class Report:
     def __post_init__(self) -> None:
         _check_text("Report(title=...)", self.title)
         _check_text("Report(lead=...)", self.lead)
+
+    @property
+    def anchors(self) -> list[str]:
+        """A name for each section, made of its title, that no other section has."""
+        found: list[str] = []
+        for section in self.sections:
+            words = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "section"
+            name, count = words, 1
+            while name in found:
+                count += 1
+                name = f"{words}-{count}"
+            found.append(name)
+        return found
 
 
 def _check_text(name: str, value: object) -> None:

@@ -1,0 +1,100 @@
+"""The files of an exhibit: its table or figure, and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from proxlin.experiments.accuracy import (
+    accuracies,
+    accuracy_layouts,
+    accuracy_scores,
+    compare_accuracies,
+)
+from proxlin.experiments.catalog import Exhibit
+from proxlin.experiments.choice import chosen
+from proxlin.experiments.config import Cell, Grid
+from proxlin.experiments.exhibit_report import exhibit_report
+from proxlin.experiments.figures import CAPTIONS, figure1, figure2, figure3, figure4, points
+from proxlin.experiments.store import Record
+from proxlin.experiments.tables import Score, compare, layouts, runs, scores
+from proxlin.files import write_whole
+from proxlin.report import Picture, write_picture, write_report, write_tables
+
+
+def write_exhibit(
+    exhibit: Exhibit,
+    cells: list[Cell],
+    out: Path,
+    *,
+    records: Mapping[str, Record],
+    accuracies_of: Mapping[str, Record],
+    failures: Mapping[str, str],
+) -> tuple[list[Path], list[Score]]:
+    """Write what the records show into `out`; the files, the report last, and the scores.
+
+    `accuracies_of` has the records of the classifiers by the names of the cells.
+    """
+    comparable = exhibit.grid.rows is None  # fewer rows are another problem
+    frame = accuracies(chosen(cells, records), accuracies_of)
+    accuracy = compare_accuracies(frame, comparable=comparable)
+    table = compare(runs(cells, records, exhibit.grid.exponents), comparable=comparable)
+    found = accuracy_scores(accuracy) if exhibit.name == "accuracy" else scores(table)
+    remarks = (*(f"{score}." for score in found), *caveats(exhibit.grid))
+    accuracy_tables = [] if accuracy.empty else accuracy_layouts(accuracy, remarks)
+    picture = None
+    if exhibit.name == "table1":
+        files = write_tables(out, exhibit.name, table, layouts(table, remarks))
+    elif exhibit.name == "accuracy":
+        files = write_tables(out, exhibit.name, accuracy, accuracy_tables)
+    else:
+        losses = points(cells, records)
+        figure = _figure(exhibit, cells, records, losses, frame)
+        picture = Picture(figure, CAPTIONS[exhibit.name], f"{exhibit.title}, drawn as curves.")
+        files = write_picture(out, exhibit.name, figure)
+        shown = losses if frame.empty else losses.merge(frame, how="left")
+        files.append(out / f"{exhibit.name}.csv")
+        write_whole(files[-1], shown.to_csv(index=False).encode())
+    report = exhibit_report(
+        exhibit,
+        cells,
+        records,
+        scores=found,
+        failures=failures,
+        remarks=remarks,
+        accuracy=accuracy_tables,
+        figure=picture,
+    )
+    path, pictures = out / f"{exhibit.name}-report.html", out / "pictures"
+    files.append(write_report(report, path, pictures=pictures, prefix=f"{exhibit.name}-"))
+    return files, found
+
+
+def _figure(
+    exhibit: Exhibit,
+    cells: list[Cell],
+    records: Mapping[str, Record],
+    losses: pd.DataFrame,
+    accuracy: pd.DataFrame,
+) -> Figure:
+    paper = exhibit.grid.rows is None
+    if exhibit.name == "fig1":
+        return figure1(losses, accuracy)
+    if exhibit.name == "fig2":
+        return figure2(cells, records, paper=paper)
+    if exhibit.name == "fig4":
+        return figure4(accuracy, paper=paper)
+    return figure3(losses, paper=paper)
+
+
+def caveats(grid: Grid) -> tuple[str, ...]:
+    """What a reader must know before comparing with the paper."""
+    found = []
+    if grid.rows is not None:
+        found.append(f"Only {grid.rows} training rows: not comparable with the paper's figures.")
+    if "scm1d" in grid.datasets:
+        found.append("scm1d is the reconstructed data set unless the original file was found.")
+    return tuple(found)
