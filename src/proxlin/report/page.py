@@ -60,6 +60,11 @@ def write_report(
     return path
 
 
+def render(report: Report) -> str:
+    """The page as text."""
+    return _render(report, {figure: svg_bytes(figure) for _, figure in _figures(report)})
+
+
 def _figures(report: Report) -> Iterator[tuple[str, Figure]]:
     """Every drawing with a name made of its section and a number."""
     for anchor, section in zip(report.anchors, report.sections, strict=True):
@@ -70,7 +75,6 @@ def _figures(report: Report) -> Iterator[tuple[str, Figure]]:
 
 
 def _render(report: Report, drawn: Mapping[Figure, bytes]) -> str:
-    """The report as HTML."""
     script = _resource("script.js")
     return (
         _environment()

@@ -75,11 +75,11 @@ _SCORES = (
 def _tiles(outcome: Outcome) -> dict[str, str]:
     found = outcome.metrics["outliers"]
     first = _by_predictor(outcome.errors)
-    tiles = {f"{found['training_share']:.1%}": "of the training rows are outliers"}
+    tiles = {"of the training rows are outliers": f"{found['training_share']:.1%}"}
     if outcome.fitted.model.target_names and first:
         error = show_plain(first[MODEL].median_absolute_error, 4)
-        tiles[error] = f"median error of {outcome.errors[0].column}"
-    tiles[f"{len(outcome.fitted.test.rows):,}"] = "test rows"
+        tiles[f"median error of {outcome.errors[0].column}"] = error
+    tiles["test rows"] = f"{len(outcome.fitted.test.rows):,}"
     return tiles
 
 
