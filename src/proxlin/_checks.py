@@ -15,6 +15,8 @@ from torch import Tensor
 
 from proxlin.errors import InvalidInputError
 
+_STRETCH = 2**24  # numbers that are looked at together
+
 
 def check_real(name: str, value: Any) -> float:
     """Return `value` as a float, or say that it is not a finite number."""
@@ -118,13 +120,18 @@ def check_floating(name: str, tensor: Any) -> Tensor:
 
 
 def check_finite(name: str, tensor: Tensor) -> Tensor:
-    """Return `tensor` if it holds no NaN and no infinity; otherwise count them."""
-    # NaN and infinity survive the maximum, so that no mask is needed when all is well.
-    if not tensor.is_floating_point() or bool(
-        torch.isfinite(tensor.abs().max()) if tensor.numel() else True
-    ):
+    """Return `tensor` if it holds no NaN and no infinity; otherwise count them.
+
+    A stretch at a time: a tensor mapped from a file may be larger than the memory.
+    """
+    if not tensor.is_floating_point() or not tensor.numel():
         return tensor
-    bad = int((~torch.isfinite(tensor)).sum())
+    rows = max(1, _STRETCH * tensor.shape[0] // tensor.numel()) if tensor.ndim else 1
+    stretches = torch.split(tensor, rows) if tensor.ndim else (tensor,)
+    # NaN and infinity survive the maximum, so that no mask is needed when all is well.
+    if all(bool(torch.isfinite(part.abs().max())) for part in stretches):
+        return tensor
+    bad = sum(int((~torch.isfinite(part)).sum()) for part in stretches)
     raise InvalidInputError(
         f"{name} must be finite; got {bad} NaN or infinite of {tensor.numel()} numbers."
         " Drop or impute those rows first."

@@ -12,7 +12,8 @@ from proxlin.result import Status
 class Budget:
     """The time and step limits of one run; methods read their schedules off `progress`.
 
-    `clock` tells the seconds; `time.process_time` for seconds of the processor.
+    `clock` tells the seconds; `time.process_time` for seconds of the processor. A clock that
+    several processes share has a method `renew`, which all of them call at the same time.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Budget:
         self.iteration = 0
         self.reserve = 0.0  # seconds kept back for the last evaluation
         self._clock = clock
+        self._renew: Callable[[], None] | None = getattr(clock, "renew", None)
         self._started = clock()
 
     @property
@@ -39,6 +41,11 @@ class Budget:
         """Count on from what an earlier part of the same run has used."""
         self.iteration, self.reserve = iteration, reserve
         self._started = self._clock() - seconds
+
+    def renew(self) -> None:
+        """Read a shared clock again; others are read each time they are asked."""
+        if self._renew is not None:
+            self._renew()
 
     @property
     def bounded(self) -> bool:
@@ -56,13 +63,15 @@ class Budget:
         return min(1.0, max(shares))
 
     def expired(self) -> bool:
-        """Whether the time is up, the reserve set aside."""
+        """Whether the time is up, the reserve set aside; reads a shared clock again."""
+        self.renew()
         if self.max_seconds is None:
             return False
         return self.seconds >= self.max_seconds - self.reserve
 
     def exhausted(self) -> Status | None:
         """The limit that is reached, if any."""
+        expired = self.expired()
         if self.max_iter is not None and self.iteration >= self.max_iter:
             return Status.ITERATIONS
-        return Status.TIME if self.expired() else None
+        return Status.TIME if expired else None

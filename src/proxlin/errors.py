@@ -31,3 +31,7 @@ class DataError(ProxlinError, OSError):
 
 class CheckpointError(InvalidInputError):
     """A checkpoint that cannot be kept or gone on from, and what to do about it."""
+
+
+class CommunicationError(ProxlinError, ConnectionError):
+    """Another process of a run over several that is gone, silent or of another mind."""

@@ -14,6 +14,7 @@ from proxlin.checkpoint import Keeper, Parts, check_objective, put_together, sti
 from proxlin.errors import InvalidInputError, NonFiniteError
 from proxlin.held_out import HeldOut
 from proxlin.methods import Method, Step
+from proxlin.parallel import check_same_point
 from proxlin.problem import Problem
 from proxlin.progress import Callback, Progress
 from proxlin.result import History, Result, Status
@@ -67,7 +68,7 @@ class Run:
     def carry_out(self, generator: torch.Generator, keep_start: bool) -> Result:
         """Run from the module's parameters and write the best ones into it."""
         problem = self.problem
-        self.start = problem.theta()
+        self.start = problem.communicator.broadcast(problem.theta())
         theta = problem.penalty.project(self.start)
         self.best_theta = theta.clone()
         kept = None if self.keeper is None else self.keeper.newest()
@@ -149,13 +150,17 @@ class Run:
         if not torch.equal(theta, start) and bool(torch.isfinite(start).all()):
             self._remark("The start point was outside the constraint and has been projected on it.")
         limit = self.budget.max_seconds
-        chunk = next(self.problem.chunks())
+        chunk = next(self.problem.chunks(), self.problem.example)
         with torch.no_grad():
             self.problem.losses(theta, chunk)  # the first call of a net takes much longer
+            self.budget.renew()
             before = self.budget.seconds
             part = self.problem.losses(theta, chunk)
-        expected = (self.budget.seconds - before) * self.problem.n_rows / len(part)
-        finite = bool(torch.isfinite(part).all())
+        self.budget.renew()
+        expected = (self.budget.seconds - before) * self.problem.shards.most / len(part)
+        bad = float(not torch.isfinite(part).all())
+        expected, bad = self.problem.communicator.largest([expected, bad])
+        finite = not bad
         if finite and limit is not None and expected > 0.5 * _EVALUATION_SHARE * limit:
             self._expect(expected)
         elif not finite or self._evaluate(theta, Step()) is Status.NON_FINITE:
@@ -226,8 +231,10 @@ class Run:
         return self.budget.iteration - iteration >= every
 
     def _evaluate(self, theta: Tensor, step: Step) -> Status | None:
+        self.budget.renew()
         before = self.budget.seconds
         objective = self.problem.objective(theta)
+        self.budget.renew()
         self._expect(self.budget.seconds - before)
         return self._take(theta, objective, step)
 
@@ -245,6 +252,7 @@ class Run:
     def _take(self, theta: Tensor, objective: float, step: Step) -> Status | None:
         """Record an evaluated point, keep it if it is the best, tell the callbacks."""
         budget = self.budget
+        check_same_point(self.problem.communicator, theta)
         self.evaluated_at = (budget.iteration, budget.seconds)
         if not math.isfinite(objective):
             return Status.NON_FINITE
@@ -272,7 +280,7 @@ class Run:
         )  # fmt: skip
         # Every callback hears of the point, also when an earlier one asks to stop.
         asked = [callback(told) is True for callback in self.callbacks]
-        if any(asked):
+        if any(self.problem.communicator.largest([float(any(asked))])):
             return Status.STOPPED
         if not budget.bounded and self.stale >= _PATIENCE:
             return Status.NO_DECREASE

@@ -43,32 +43,38 @@ class RowLoss:
         p = float(self.p)
         return norm(residual, p=p), norm_subgradient(residual, p=p)
 
-    def curvature_weights(self, residual: Tensor, floor: float) -> Tensor:
+    def curvature_weights(
+        self, residual: Tensor, floor: float, mean_size: Tensor | None = None
+    ) -> Tensor:
         """Weights w with diag(w) at least the curvature of the loss in r.
 
         For 1 <= p <= 2 it is w = (|r| / ||r||_p)^(p-2) / ||r||_p: the quadratic with the loss's
         slope at r and this curvature majorises the loss. For p > 2 it is p - 1 times that, the
         Hessian without its negative rank-one part. Entries below `floor` times the mean |r| of all
-        rows count as that: where |r| -> 0 the weights of p < 2 grow without bound.
+        rows count as that: where |r| -> 0 the weights of p < 2 grow without bound. That mean is
+        given where other processes hold some of the rows.
         """
         if self.p == "mse":
             return torch.full_like(residual, 2.0)
         p = min(float(self.p), _STEEPEST)
         size = residual.abs()
-        least = (floor * size.mean()).clamp_min(torch.finfo(size.dtype).tiny ** 0.5)
+        mean_size = size.mean() if mean_size is None else mean_size
+        least = (floor * mean_size).clamp_min(torch.finfo(size.dtype).tiny ** 0.5)
         size = size.clamp_min(least)
         length = norm(size, p=p).unsqueeze(-1)
         if p == 2.0:
             return (1.0 / length).expand_as(size)
         return max(1.0, p - 1.0) * (size / length).pow(p - 2.0) / length
 
-    def quadratic(self, residual: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-        """Slope and weights of the quadratic model at r, both (B, N).
+    def quadratic(
+        self, residual: Tensor, floor: float, mean_size: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Slope and weights of the quadratic model at r, both (B, N); see `curvature_weights`.
 
         For p <= 2 the slope is w * r, that of the loss with its kinks rounded off below the floor:
         a step is not led by the sign of a residual that is as good as zero.
         """
-        weights = self.curvature_weights(residual, floor)
+        weights = self.curvature_weights(residual, floor, mean_size)
         if self.p == "mse" or float(self.p) > 2.0:
             return self.value_and_slope(residual)[1], weights
         return weights * residual, weights

@@ -17,6 +17,7 @@ from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.held_out import HeldOut
 from proxlin.loop import Run
 from proxlin.methods import Method, method_named
+from proxlin.parallel import check_same_call, clock_of, interrupted_together
 from proxlin.problem import Problem
 from proxlin.progress import Callback, Progress
 from proxlin.result import Result, Status
@@ -72,6 +73,9 @@ def minimize(
         unless the budget that ended it was raised.
 
     Ctrl-C ends the run and returns the best point so far.
+
+    Under torchrun all processes make the same call and get the same result; the budgets, the seed
+    and the start point of rank 0 count, and callbacks are called on every process.
     """
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"problem must be a Problem; got {type(problem).__name__}.")
@@ -98,18 +102,24 @@ def minimize(
             " goal; give one of the two."
         )
     told = tuple(callbacks)
+    check_same_call(problem.communicator, _described(problem, settings, held_out is not None))
+    budgets = (max_seconds, max_iter, tol, seed, polish, stationarity_rows)
+    max_seconds, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.each(
+        budgets
+    )[0]
+    clock = clock_of(problem.communicator)
     judge = None if held_out is None else HeldOut(problem, held_out)
     keeper = None
     if checkpoint is not None:
         kept_out = None if judge is None else judge.problem.n_rows
         keeper = Keeper(as_checkpoints(checkpoint), owner_of(problem, settings, seed, kept_out))
-    budget = Budget(max_seconds, max_iter)
+    budget = Budget(max_seconds, max_iter, clock)
     run = Run(problem, settings, budget, tol, told, held_out=judge, keeper=keeper)
-    with _flushed_denormals():
+    with _flushed_denormals(), interrupted_together(clock):
         with keeper or nullcontext():
             result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
         if polish and result.status in _POLISHED:
-            exact = Run(problem, method_named("mbo-admm"), Budget(None, polish), tol, told)
+            exact = Run(problem, method_named("mbo-admm"), Budget(None, polish, clock), tol, told)
             finer = exact.carry_out(torch.Generator().manual_seed(seed), keep_start=False)
             result = result.continued(finer)
         if stationarity_rows is not None and result.stationarity is None:
@@ -117,6 +127,13 @@ def minimize(
             rows = min(stationarity_rows, problem.n_rows)
             result = replace(result, stationarity=value, stationarity_rows=rows)
     return result
+
+
+def _described(problem: Problem, method: Method, held_out: bool) -> str:
+    """What all processes must have in common."""
+    shapes = dict(zip(problem.layout.names, problem.layout.shapes, strict=True))
+    rows = "held-out rows" if held_out else "no held-out rows"
+    return f"p={problem.p!r}, {problem.penalty.describe()}, {method!r}, {rows}, parameters {shapes}"
 
 
 def _check_method(method: Any) -> Method:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from proxlin.errors import InvalidInputError
-from proxlin.linearize import Linearization, linearize
+from proxlin.linearize import Linearization, linearize, linearize_gathered
 from proxlin.metric import Euclidean, Metric
 from proxlin.problem import Problem
 from proxlin.rows import Batch
@@ -57,8 +57,8 @@ class ConvexModel:
 
     def linearization(self, index: Tensor | None = None) -> Linearization:
         """F and J at the anchor on the given rows, or on all."""
-        where = slice(0, self.n_rows) if index is None else index
-        return self._linearize(self.problem.rows.take(where))
+        share = self.problem.take(slice(0, self.n_rows) if index is None else index)
+        return linearize_gathered(self.problem, self.anchor, share, max_bytes=self.max_bytes)
 
     def _linearize(self, batch: Batch) -> Linearization:
         return linearize(self.problem, self.anchor, batch, max_bytes=self.max_bytes)
@@ -66,7 +66,7 @@ class ConvexModel:
     def value(self, theta: Tensor, index: Tensor | None = None) -> float:
         """The model at theta over all rows, or over a sample of them."""
         losses = [self.problem.loss(told).double() for _, told in self._predictions(theta, index)]
-        return float(torch.cat(losses).mean()) + self._terms(theta)
+        return self._mean(losses, index) + self._terms(theta)
 
     def decrease(self, theta: Tensor, index: Tensor | None = None) -> float:
         """Delta of Eq. 17: the model at theta minus the model at the anchor, on the same rows."""
@@ -75,7 +75,10 @@ class ConvexModel:
             loss(told).double() - loss(residual).double()
             for residual, told in self._predictions(theta, index)
         ]
-        return float(torch.cat(changes).mean()) + self._terms(theta) - self._terms(self.anchor)
+        return self._mean(changes, index) + self._terms(theta) - self._terms(self.anchor)
+
+    def _mean(self, values: list[Tensor], index: Tensor | None) -> float:
+        return self.problem.mean(values, self.n_rows if index is None else len(index))
 
     def _predictions(self, theta: Tensor, index: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
         """F and F + J (theta - anchor) of all rows or a sample, a bounded number at a time."""

@@ -9,6 +9,7 @@ from proxlin._checks import check_count
 from proxlin.budget import Budget
 from proxlin.metric import Euclidean
 from proxlin.model import ConvexModel
+from proxlin.parallel import clock_of
 from proxlin.problem import Problem
 from proxlin.subproblem import ADMM
 
@@ -26,7 +27,8 @@ def sampled_stationarity(
     check_count("rows", rows)
     index = torch.linspace(0, problem.n_rows - 1, min(rows, problem.n_rows)).long()
     model = ConvexModel(problem.restricted(index), theta, Euclidean())
-    solved = _SOLVER.solve(model, deadline=Budget(max_seconds, None))
+    clock = clock_of(problem.communicator)
+    solved = _SOLVER.solve(model, deadline=Budget(max_seconds, None, clock))
     if not solved.converged:
         return None
     return float(torch.linalg.vector_norm(solved.theta - theta))

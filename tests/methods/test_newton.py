@@ -62,7 +62,9 @@ def test_newton_step_minimises_the_quadratic_of_the_batch():
     curvature = DenseCurvature(len(theta), theta.device)
     curvature.add(model.probes(weights, 400, generator), 1.0)
     curvature.factor(1e-2, shift)
-    step, form = newton_step(model, weights, gradient, shift, curvature)
+    step, form = newton_step(
+        model, weights, gradient, shift, curvature, n_rows=len(weights), total=lambda part: part
+    )
     rows = model.rows()
     exact = torch.einsum("bnd,bn,bne->de", rows, weights, rows) / len(x) + torch.diag(shift)
     best = -torch.linalg.solve(exact, gradient)

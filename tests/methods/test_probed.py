@@ -14,6 +14,7 @@ from proxlin.data import blob_images, planted_regression
 from proxlin.errors import InvalidInputError
 from proxlin.linearize import linearize
 from proxlin.methods import Probed
+from proxlin.methods.look import look
 from proxlin.models import linear_regressor, mlp_regressor
 
 
@@ -41,20 +42,22 @@ def test_probes_have_the_curvature_as_their_second_moment(p):
     x, y = data(n=8)
     torch.manual_seed(0)
     problem = Problem(mlp_regressor(5, 2, hidden=(3,)), (x, y), p)
-    method = Probed(batch_size=2)
-    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
-    state.pending.clear()
-    for _ in range(4000):
-        method._differentiate(problem, state, (x, y), probing=True)
-    probes = torch.stack(state.pending)
-    mean = probes.T @ probes / len(probes)
-    rows = linearize(problem, problem.theta(), (x, y)).rows()
-    residual = problem.residual(problem.theta(), (x, y)).detach()
-    weights = problem.loss.curvature_weights(residual, method.floor)
-    exact = torch.einsum("bnd,bn,bne->de", rows, weights, rows) / len(x)
+    theta, generator, looks = problem.theta(), torch.Generator().manual_seed(0), 4000
+    share = problem.take(slice(0, 8))
+    found = [
+        torch.stack(look(problem, theta, share, 1e-2, generator, probing=True).probes)
+        for _ in range(looks)
+    ]
+    probes = torch.stack(found)  # (looks, parts, d): each part of two rows has probes of its own
+    mean = torch.einsum("lpd,lpe->pde", probes, probes) / looks
+    models = [linearize(problem, theta, part.batch) for part in share.parts(2)]
+    weights = [problem.loss.curvature_weights(model.residual, 1e-2) for model in models]
+    rows = torch.stack([model.rows() for model in models])
+    exact = torch.einsum("pbnd,pbn,pbne->pde", rows, torch.stack(weights), rows) / 2
     # The entries of the mean scatter like sqrt(2 C_ii C_jj / 4000) at the most.
-    scatter = torch.outer(exact.diagonal(), exact.diagonal()).clamp_min(0).sqrt()
-    assert bool(((mean - exact).abs() <= 6 * math.sqrt(2 / 4000) * scatter + 1e-6).all())
+    diagonal = exact.diagonal(dim1=1, dim2=2)
+    scatter = torch.einsum("pd,pe->pde", diagonal, diagonal).clamp_min(0).sqrt()
+    assert bool(((mean - exact).abs() <= 6 * math.sqrt(2 / looks) * scatter + 1e-6).all())
 
 
 def test_on_a_quadratic_it_converges_like_newton():

@@ -2,5 +2,12 @@
 
 from proxlin.linearize.differentiable import Differentiable
 from proxlin.linearize.linearization import Linearization, linearize
+from proxlin.linearize.shared import linearize_gathered, linearize_share
 
-__all__ = ["Differentiable", "Linearization", "linearize"]
+__all__ = [
+    "Differentiable",
+    "Linearization",
+    "linearize",
+    "linearize_gathered",
+    "linearize_share",
+]

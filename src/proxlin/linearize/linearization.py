@@ -20,6 +20,7 @@ from proxlin.linearize.layerwise import Layerwise
 from proxlin.linearize.products import Products
 from proxlin.linearize.record import NotAChainError, Weights
 from proxlin.rows import Batch
+from proxlin.shards import Share
 
 _LOG = logging.getLogger("proxlin")
 _KNOWN: WeakKeyDictionary[nn.Module, dict[Hashable, Layerwise]] = WeakKeyDictionary()
@@ -59,20 +60,30 @@ class Linearization:
         return self._products.adjoint(cotangent.detach())
 
     def probes(
-        self, weights: Tensor, count: int, generator: torch.Generator | None = None
+        self,
+        weights: Tensor,
+        count: int,
+        generator: torch.Generator | None = None,
+        share: Share | None = None,
     ) -> Tensor:
         """v = J^T (sqrt(w) * signs) / sqrt(B), shape (count, d), with new random signs for each.
 
-        E[v v^T] = (1/B) sum_i J_i^T diag(w_i) J_i for weights w >= 0 of shape (B, N).
+        E[v v^T] = (1/B) sum_i J_i^T diag(w_i) J_i for weights w >= 0 of shape (B, N). For a share
+        of a batch B counts the whole of it and signs are drawn for the whole of it: the sum over
+        all processes is the probe that one process would have found.
         """
         self._check("weights", weights, self.residual.shape)
         check_count("count", count)
-        scale = weights.detach().sqrt() / len(weights) ** 0.5
+        share = share or Share(self._batch, len(weights))
+        scale = weights.detach().sqrt() / share.n_rows**0.5
         at_once = max(1, self.max_bytes // 4 // max(1, scale.nbytes))
         found: list[Tensor] = []
         for first in range(0, count, at_once):
             # One draw for each probe: the bits do not depend on how many are taken together.
-            signs = [_signs(scale, generator) for _ in range(min(at_once, count - first))]
+            signs = [
+                share.of(random_signs(scale, share.n_rows, generator))
+                for _ in range(min(at_once, count - first))
+            ]
             found.append(self._products.adjoint(torch.stack(signs).mul_(scale)))
         return found[0] if len(found) == 1 else torch.cat(found)
 
@@ -166,7 +177,7 @@ class Linearization:
         None if that cannot be said, because theta has diverged.
         """
         first = Products(self._problem, self.anchor, rows_of(self._batch, slice(0, 1)), 2**62)
-        signs = _signs(first.residual, torch.Generator(rows.device).manual_seed(0))
+        signs = random_signs(first.residual, 1, torch.Generator(rows.device).manual_seed(0))
         error = signs.flatten() @ rows - first.adjoint(signs)
         if not bool(error.isfinite().all()):
             return None
@@ -189,8 +200,9 @@ def linearize(
     return Linearization(problem, theta, batch, max_bytes)
 
 
-def _signs(like: Tensor, generator: torch.Generator | None) -> Tensor:
+def random_signs(like: Tensor, rows: int, generator: torch.Generator | None) -> Tensor:
+    """+1 and -1 at random, as many rows as said, each like those of `like` (B, N)."""
     # A generator belongs to a device, which need not be that of the data.
     device = like.device if generator is None else generator.device
-    signs = torch.empty(like.shape, dtype=like.dtype, device=device)
+    signs = torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=device)
     return signs.random_(0, 2, generator=generator).mul_(2).sub_(1).to(like.device)

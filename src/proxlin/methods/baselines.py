@@ -121,5 +121,4 @@ def _begin(
 
 
 def _sub_gradient(problem: Problem, state: FirstOrderState) -> Tensor:
-    batch = problem.rows.take(state.batches.next())
-    return problem.value_and_gradient(state.theta, batch)[1]
+    return problem.value_and_gradient(state.theta, problem.take(state.batches.next()))[1]

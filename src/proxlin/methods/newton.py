@@ -14,15 +14,23 @@ _ACCURACY = 1e-2  # of the solution, in the norm of the preconditioner
 
 
 def newton_step(
-    model: Linearization, weights: Tensor, gradient: Tensor, shift: Tensor, curvature: Curvature
+    model: Linearization,
+    weights: Tensor,
+    gradient: Tensor,
+    shift: Tensor,
+    curvature: Curvature,
+    *,
+    n_rows: int,
+    total: Callable[[Tensor], Tensor],
 ) -> tuple[Tensor, float]:
     """s = -A^{-1} gradient and s^T A s for A = (1/B) sum_i J_i^T diag(w_i) J_i + diag(shift).
 
     The averaged curvature preconditions: it is A of some steps ago, without what couples layers.
+    The model may hold some of the B = `n_rows` rows only; `total` then sums up over all processes.
     """
 
     def times(vector: Tensor) -> Tensor:
-        pulled = model.adjoint(weights * model.apply(vector) / len(weights))
+        pulled = total(model.adjoint(weights * model.apply(vector) / n_rows))
         return pulled + shift * vector
 
     step = conjugate_gradients(times, -gradient, curvature.solve)

@@ -16,17 +16,18 @@ from torch import Tensor
 from proxlin._checks import check_choice, check_count, check_positive, check_share
 from proxlin.budget import Budget
 from proxlin.curvature import Curvature, curvature_for
-from proxlin.linearize import linearize
+from proxlin.linearize import linearize_share
 from proxlin.methods.base import Step
+from proxlin.methods.look import PARTS, Look, look, mean_sizes
 from proxlin.methods.newton import newton_step
 from proxlin.methods.region import TrustRegion, exact_region
 from proxlin.methods.sizes import fitting_batch_size
 from proxlin.problem import Problem
-from proxlin.rows import Batch, Shuffler
+from proxlin.rows import Shuffler
+from proxlin.shards import Share
 
 _PREPARATION = 20  # batches that give the first probes
 _PREPARATION_SHARE = 0.05  # of the budget that they may take
-_PARTS = 4  # of a batch, each with a probe of its own
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
 _RARELY = 4  # renewals of a costly curvature are that much rarer
@@ -55,14 +56,6 @@ class ProbedState:
     probes: float = 0.0  # how many probes the curvature averages over
     split: float = 1.0  # penalty of the proximal step's ADMM
     steps: int = 0
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What one batch says at the present point."""
-
-    loss: float
-    gradient: Tensor  # (d,) of the batch's data term and of the quadratic part of g
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +110,8 @@ class Probed:
     def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         """Probe the curvature where the run begins, for a small share of the time at most."""
         for _ in range(_PREPARATION):
-            self._look(problem, state, problem.rows.take(state.batches.next()))
+            self._look(problem, state, problem.take(state.batches.next()))
+            budget.renew()
             if budget.progress > _PREPARATION_SHARE:
                 break
         self._absorb(state)
@@ -128,14 +122,14 @@ class Probed:
         state.floor = self._floor(budget, state.whole)
         if not state.probes:
             self.prepare(problem, state, budget)
-        batch = problem.rows.take(state.batches.next())
+        share = problem.take(state.batches.next())
         measuring = state.whole or state.steps < _CAUTIOUS or (state.steps + 1) % self.renewal == 0
         costly = state.curvature.costly and not state.whole
         # Where averaging costs more than a step, it is done every fifth step first, then rarely.
         rarely = self.renewal * (1 if state.steps < _CAUTIOUS else _RARELY)
         renewing = (state.steps + 1) % rarely == 0 if costly else measuring
-        look = self._look(problem, state, batch, probing=renewing or not costly)
-        if not self._healthy(state, look.loss):
+        seen = self._look(problem, state, share, probing=renewing or not costly)
+        if not self._healthy(state, seen.loss):
             return Step()
         state.steps += 1
         if renewing:
@@ -143,19 +137,18 @@ class Probed:
             self._factor(problem, state)
         before = state.theta
         if state.whole:
-            state.loss = look.loss
-            move, form = self._newton(problem, state, batch, look.gradient)
+            state.loss = seen.loss
+            move, form = self._newton(problem, state, share, seen.gradient)
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
             move, form = self._damped_step(problem, state, length)
         move, form = _shortened(move, form, state.region.radius * state.loss)
         state.theta = before + move
         if measuring:
-            predicted = float(look.gradient @ move) + 0.5 * form
+            predicted = float(seen.gradient @ move) + 0.5 * form
             ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
-            with torch.no_grad():
-                after = float(problem.losses(state.theta, batch).mean())
-            actual = after - look.loss + float(ridge @ move)
+            after = problem.mean_loss(state.theta, share)
+            actual = after - seen.loss + float(ridge @ move)
             if not state.region.judge(predicted, actual, form, state.loss):
                 state.theta = before
         if state.average is not None:
@@ -172,41 +165,20 @@ class Probed:
         return float(self.floor * 10 ** (decades * (0.5 - progress)))
 
     def _look(
-        self, problem: Problem, state: ProbedState, batch: Batch, *, probing: bool = True
-    ) -> _Look:
-        """Take the batch's loss and sub-gradient into the averages, and keep its probes.
-
-        Each part of the batch gives a probe of its own: as many backward passes over the batch as
-        one probe of the whole would need, and several directions instead of one.
-        """
-        rows = batch[0].shape[0]
-        size = math.ceil(rows / _PARTS) if probing else rows
-        loss, gradient = 0.0, problem.penalty.quadratic.to(state.theta) * state.theta
-        for first in range(0, rows, size):
-            part = tuple(tensor[first : first + size] for tensor in batch)
-            share = part[0].shape[0] / rows
-            part_loss, part_gradient = self._differentiate(problem, state, part, probing=probing)
-            loss += share * part_loss
-            gradient.add_(part_gradient, alpha=share)
-        if math.isfinite(loss):
+        self, problem: Problem, state: ProbedState, share: Share, *, probing: bool = True
+    ) -> Look:
+        """Take the batch's loss and sub-gradient into the averages, and keep its probes."""
+        seen = look(problem, state.theta, share, state.floor, state.generator, probing=probing)
+        state.pending += seen.probes
+        if math.isfinite(seen.loss):
             if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
                 self._absorb(state)
             rate = max(0.05, 1.0 / (state.steps + 1))
-            state.loss = loss if math.isnan(state.loss) else state.loss + rate * (loss - state.loss)
-            state.gradient.lerp_(gradient, 1 - self.momentum)
+            fresh = math.isnan(state.loss)
+            state.loss = seen.loss if fresh else state.loss + rate * (seen.loss - state.loss)
+            state.gradient.lerp_(seen.gradient, 1 - self.momentum)
             state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
-        return _Look(loss, gradient)
-
-    def _differentiate(
-        self, problem: Problem, state: ProbedState, batch: Batch, *, probing: bool
-    ) -> tuple[float, Tensor]:
-        """Mean loss and its sub-gradient; a probe v with E[v v^T] = C joins the pending ones."""
-        model = linearize(problem, state.theta, batch)
-        slopes, weights = problem.loss.quadratic(model.residual, state.floor)
-        if probing:
-            state.pending.append(model.probes(weights, 1, state.generator)[0])
-        loss = float(problem.loss(model.residual).mean())
-        return loss, model.adjoint(slopes / len(slopes))
+        return seen
 
     def _absorb(self, state: ProbedState) -> None:
         """Move the pending probes into the curvature; its memory grows with the steps taken."""
@@ -214,7 +186,7 @@ class Probed:
             return
         count = len(state.pending)
         memory = self.window if not state.steps else max(50.0, min(self.window, state.steps / 4))
-        state.probes = min(state.probes + count, max(_PARTS * memory, count))
+        state.probes = min(state.probes + count, max(PARTS * memory, count))
         state.curvature.add(torch.stack(state.pending), count / state.probes)
         state.pending.clear()
 
@@ -226,12 +198,21 @@ class Probed:
         state.curvature.factor(state.region.damping, extra)
 
     def _newton(
-        self, problem: Problem, state: ProbedState, batch: Batch, gradient: Tensor
+        self, problem: Problem, state: ProbedState, share: Share, gradient: Tensor
     ) -> tuple[Tensor, float]:
         """The Newton step on the batch's own quadratic and its form."""
-        model = linearize(problem, state.theta, batch)
-        _, weights = problem.loss.quadratic(model.residual, state.floor)
-        return newton_step(model, weights, gradient, self._shift(problem, state), state.curvature)
+        model = linearize_share(problem, state.theta, share)
+        (size,) = mean_sizes(problem, [model.residual], [share])
+        _, weights = problem.loss.quadratic(model.residual, state.floor, size)
+        return newton_step(
+            model,
+            weights,
+            gradient,
+            self._shift(problem, state),
+            state.curvature,
+            n_rows=share.n_rows,
+            total=problem.communicator.sum,
+        )
 
     def _damped_step(
         self, problem: Problem, state: ProbedState, length: float

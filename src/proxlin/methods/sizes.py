@@ -16,7 +16,7 @@ _WHOLE = 2**19  # numbers of all rows, up to which every batch is the whole data
 def fitting_batch_size(problem: Problem) -> int:
     """All rows if they are few, else a power of two with about a million activations a batch."""
     activations = activations_of_a_row(problem)
-    inputs = sum(tensor.numel() for tensor in problem.rows.take(slice(0, 1)))
+    inputs = sum(tensor[:1].numel() for tensor in problem.example)
     if problem.n_rows * (activations + inputs) <= _WHOLE:
         return problem.n_rows
     rows = _ACTIVATIONS // max(activations, 1)
@@ -36,7 +36,7 @@ def activations_of_a_row(problem: Problem) -> int:
     hooks = [leaf.register_forward_hook(tally) for leaf in leaves]
     try:
         with torch.no_grad():
-            problem.residual(problem.theta(), problem.rows.take(slice(0, 1)))
+            problem.residual(problem.theta(), tuple(tensor[:1] for tensor in problem.example))
     finally:
         for hook in hooks:
             hook.remove()

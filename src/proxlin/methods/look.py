@@ -1,0 +1,88 @@
+"""What the probed method sees of one batch: its loss, a sub-gradient, and probes of its curvature.
+
+Each part of the batch gives a probe of its own: as many backward passes over the batch as one probe
+of the whole would need, and several directions instead of one. Where the batch is spread over
+processes, one small sum finds the mean residual of each part and one large sum everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxlin.linearize import Linearization, linearize_share
+from proxlin.problem import Problem
+from proxlin.shards import Share
+
+PARTS = 4  # of a batch, each with a probe of its own
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one batch says at the present point, the same on all processes."""
+
+    loss: float
+    gradient: Tensor  # (d,) of the batch's data term and of the quadratic part of g
+    probes: list[Tensor]  # each (d,), with E[v v^T] = C of its part of the batch
+
+
+def look(
+    problem: Problem,
+    theta: Tensor,
+    share: Share,
+    floor: float,
+    generator: torch.Generator,
+    *,
+    probing: bool,
+) -> Look:
+    """Mean loss, sub-gradient and, when probing, one probe for each part of the batch."""
+    size = math.ceil(share.n_rows / PARTS) if probing else share.n_rows
+    communicator = problem.communicator
+    loss, gradient = 0.0, problem.penalty.quadratic.to(theta) * theta
+    if not communicator.leads:
+        gradient.zero_()  # what belongs to no row counts once
+    probes = []
+    for part, model, mean_size in _opened(problem, theta, share, size):
+        slopes, weights = problem.loss.quadratic(model.residual, floor, mean_size)
+        if probing:
+            probes.append(model.probes(weights, 1, generator, part)[0])
+        losses = problem.loss(model.residual)
+        whole = part.positions is None
+        part_loss = float(losses.mean() if whole else losses.sum() / part.n_rows)
+        loss += part.n_rows / share.n_rows * part_loss
+        gradient.add_(model.adjoint(slopes / part.n_rows), alpha=part.n_rows / share.n_rows)
+    if share.positions is not None:
+        together = [*probes, gradient, gradient.new_tensor([loss])]
+        *probes, gradient, total = communicator.sum_together(together)
+        loss = float(total)
+    return Look(loss, gradient, probes)
+
+
+def mean_sizes(
+    problem: Problem, residuals: list[Tensor], shares: list[Share]
+) -> list[Tensor] | list[None]:
+    """The mean |r| of each batch over all processes, for one sum; None where all rows are here."""
+    if all(share.positions is None for share in shares):
+        return [None] * len(shares)
+    sums = torch.stack([residual.abs().sum() for residual in residuals])
+    numbers = sums.new_tensor([share.n_rows * problem.n_outputs for share in shares])
+    return list(problem.communicator.sum(sums) / numbers)
+
+
+def _opened(
+    problem: Problem, theta: Tensor, share: Share, size: int
+) -> Iterator[tuple[Share, Linearization, Tensor | None]]:
+    """The parts of the batch, each linearised, and the mean |r| of those that are spread."""
+    if share.positions is None:  # one after the other, while its numbers are in the cache
+        for part in share.parts(size):
+            yield part, linearize_share(problem, theta, part), None
+        return
+    parts = list(share.parts(size))
+    models = [linearize_share(problem, theta, part) for part in parts]
+    yield from zip(
+        parts, models, mean_sizes(problem, [model.residual for model in models], parts), strict=True
+    )

@@ -1,0 +1,90 @@
+"""The communicator of torch.distributed: gloo for tensors on CPUs, NCCL for those on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from proxlin.errors import CommunicationError
+
+_PATIENTLY = timedelta(days=30)  # at barriers: torchrun ends the waiting when another one dies
+
+
+class Distributed:
+    """All processes of torch.distributed's default group.
+
+    Where one of them dies or its network does, the calls of the others raise `CommunicationError`:
+    at once if the connection is closed, after the group's timeout if it is silent.
+    """
+
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+        self.leads = self.rank == 0
+        gloo = "gloo" in str(dist.get_backend_config())
+        self._device = torch.device("cpu" if gloo else "cuda")  # of numbers that have none
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """One all-reduce; its result is made in one place and sent out, so all have its bits."""
+        whole = self._within_reach(tensor)
+        with self._told("a sum"):
+            dist.all_reduce(whole)
+        return whole.to(tensor.device)
+
+    def sum_together(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors end to end in one all-reduce."""
+        flat = self.sum(torch.cat([tensor.reshape(-1) for tensor in tensors]))
+        parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+        return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+    def largest(self, values: Sequence[float]) -> list[float]:
+        """One all-reduce of float64."""
+        numbers = torch.tensor(values, dtype=torch.float64, device=self._device)
+        with self._told("a maximum"):
+            dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
+        found: list[float] = numbers.tolist()
+        return found
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """The tensor of rank 0; those of the others are overwritten."""
+        whole = self._within_reach(tensor)
+        with self._told("rank 0"):
+            dist.broadcast(whole, src=0)
+        return whole.to(tensor.device)
+
+    def each(self, value: Any) -> list[Any]:
+        """One all-gather of pickled values."""
+        found: list[Any] = [None] * self.size
+        with self._told("the values of all"):
+            dist.all_gather_object(found, value)
+        return found
+
+    def barrier(self) -> None:
+        """Wait longer than any timeout of a sum, since others may have hours of work left."""
+        with self._told("all to arrive"):
+            if self._device.type == "cpu":
+                dist.monitored_barrier(timeout=_PATIENTLY)
+            else:
+                dist.barrier()
+
+    def _within_reach(self, tensor: Tensor) -> Tensor:
+        """The tensor in one piece, where NCCL is all there is on a GPU."""
+        return (tensor if self._device.type == "cpu" else tensor.to(self._device)).contiguous()
+
+    @contextmanager
+    def _told(self, awaited: str) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as cause:
+            reason = str(cause).strip().split("\n")[0].rstrip(".")
+            raise CommunicationError(
+                f"rank {self.rank} of {self.size} waited for {awaited} and another process of the"
+                f" run is gone or silent ({reason}). Start all of them again; torchrun"
+                " --max-restarts does so, and checkpoint=... lets training go on where it was."
+            ) from cause
