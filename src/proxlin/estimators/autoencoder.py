@@ -19,7 +19,13 @@ from torch import nn
 
 from proxlin._checks import check_flag, check_interval, check_non_negative
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.autoencoder_nets import Factory, RowForm, build_net, joint_constraint
+from proxlin.estimators.autoencoder_nets import (
+    Factory,
+    RowForm,
+    build_net,
+    has_hidden_layers,
+    joint_constraint,
+)
 from proxlin.estimators.base import RobustBase, seeded
 from proxlin.estimators.coding import Coding, flat_rows, has_images, read_image_shape, typical_norm
 from proxlin.estimators.scaling import RobustScaling
@@ -83,9 +89,10 @@ class RobustAutoencoder(
         g ("ridge", "lasso", ... of weight `alpha` on all weights, or an object) and C.
     validation_fraction
         Share of the rows that the net is not trained on: of all its steps, the one after which
-        their median loss was lowest is kept. Not below 100 rows; 0 trains on all rows to the end.
+        their median loss was lowest is kept. Not for linear nets and below 100 rows; 0 trains on
+        all rows to the end.
     method, max_seconds, max_iter, tol, random_state, device
-        As in `minimize`; without a budget a fit takes 300 steps, which repeat exactly.
+        As in `minimize`; without a budget a fit takes at most 300 steps, which repeat exactly.
     warm_start
         Begin a fit at the net of the earlier one.
 
@@ -252,9 +259,8 @@ class RobustAutoencoder(
             regularizer=self._bound_regularizer("*weight" if self.module is None else None),
             constraint=joint_constraint(self.module_, self.tied, self.constraint),
         )
-        result = self._minimize(
-            problem, seed=seed, steps=steps, held_share=self.validation_fraction
-        )
+        held_share = self.validation_fraction if has_hidden_layers(self.module_) else 0.0
+        result = self._minimize(problem, seed=seed, steps=steps, held_share=held_share)
         norms = self.coding_.norms(rows, self.p)
         self._record(result, norms, size=typical_norm(rows, scaling, self.p))
         self.offset_ = -self.outlier_scale_.limit

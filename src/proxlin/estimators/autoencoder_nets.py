@@ -162,6 +162,11 @@ def joint_constraint(
     return net.tied() if constraint is None else net.tied() & constraint
 
 
+def has_hidden_layers(net: nn.Module) -> bool:
+    """Whether more than one matrix leads each way, enough to learn single rows by heart."""
+    return sum(tensor.ndim > 1 for tensor in net.parameters()) > 2
+
+
 def default_widths(form: RowForm, code: int, n_rows: int) -> tuple[int, ...]:
     """One hidden layer, or none for tables with too few cells to learn its weights from."""
     weights = 2 * _WIDTH * (form.n_features + code)

@@ -23,6 +23,7 @@ ModuleFactory = Callable[[int, int], nn.Module]
 _CHUNK = 65_536  # rows of one prediction
 _LEAST_STEPS, _MOST_STEPS = 500, 3000
 _ROUNDS = 25  # visits to each row, between these bounds
+_WHOLE_STEPS = 150  # where every step sees all rows
 
 
 def build_module(
@@ -70,7 +71,12 @@ def regression_problem(
 
 
 def default_steps(problem: Problem, batch: int) -> int:
-    """So many steps that every row is seen some 25 times, between 500 and 3,000."""
+    """So many steps that every row is seen some 25 times, between 500 and 3,000.
+
+    Where one batch holds all rows, each step is an exact Newton step, and 150 are enough.
+    """
+    if batch >= problem.n_rows:
+        return _WHOLE_STEPS
     rounds = _ROUNDS * problem.n_rows // max(1, batch)
     return min(max(rounds, _LEAST_STEPS), _MOST_STEPS)
 
