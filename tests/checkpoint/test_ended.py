@@ -115,6 +115,7 @@ def test_the_start_is_the_one_of_the_first_call(tmp_path):
     assert torch.equal(found.start, start)
 
 
+@pytest.mark.usefixtures("in_turn")
 @pytest.mark.parametrize("keep", [1, 2, 4])
 def test_the_latest_are_kept_and_the_others_removed(keep, tmp_path):
     run("adam", checkpoint=Checkpoints(tmp_path, every_steps=1, keep=keep))
@@ -125,6 +126,7 @@ def test_the_latest_are_kept_and_the_others_removed(keep, tmp_path):
     assert stored(tmp_path)["status"] == "ITERATIONS"
 
 
+@pytest.mark.usefixtures("in_turn")
 def test_a_second_part_of_a_run_removes_those_of_the_first(tmp_path):
     kept = Checkpoints(tmp_path, every_steps=4)
     with pytest.raises(CrashError):

@@ -13,6 +13,8 @@ from proxlin import Adam, Checkpoints, Status, minimize
 from proxlin.checkpoint.shelf import Shelf
 from tests.checkpoint.runs import CrashError, problem, run, timeless
 
+pytestmark = pytest.mark.usefixtures("in_turn")
+
 STEPWISE = {"every_seconds": None, "every_steps": 4}
 
 

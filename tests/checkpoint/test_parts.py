@@ -88,6 +88,24 @@ def test_tensors_keep_their_order_in_memory(dims):
     assert found.stride() == told.stride()
 
 
+NUMBERS = st.one_of(st.integers(-(2**53), 2**53), st.floats(allow_nan=False))
+
+
+@given(records=st.lists(st.dictionaries(st.sampled_from(["a", "b", "given"]), NUMBERS)))
+def test_records_come_back_with_their_gaps(records):
+    (found,) = back({"x": records}, {"x": []}).values()
+    assert found == records
+
+
+def test_a_long_history_is_kept_in_columns():
+    records = [{"iteration": i, "objective": 1 / (i + 1)} for i in range(1000)]
+    parts = take_apart({"records": records})
+    assert len(json.dumps(parts.tree)) < 200
+    found = back({"records": records}, {"records": []})["records"]
+    assert found == records
+    assert isinstance(found[0]["iteration"], int)
+
+
 def test_what_was_taken_does_not_change_with_the_memory():
     memory = Memory()
     parts = take_apart(memory)

@@ -7,13 +7,14 @@ refused where it does not fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from proxlin.checkpoint.table import Record, is_table, read_table, store_table
 from proxlin.errors import CheckpointError
 
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]  # what JSON can hold
@@ -43,14 +44,14 @@ def put_together(fresh: Any, parts: Parts, device: torch.device) -> Any:
 
 
 def _store(value: Any, path: str, tensors: dict[str, Tensor]) -> Plain:
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": repr(value)}  # JSON has no NaN and no infinity
+    if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, float):  # JSON has no NaN and no infinity
-        return value if math.isfinite(value) else {"number": repr(float(value))}
     if isinstance(value, Tensor | torch.Generator):
         return _store_tensor(value, path, tensors)
     if isinstance(value, list | tuple):
-        return [_store(one, f"{path}.{i}", tensors) for i, one in enumerate(value)]
+        return _store_list(value, path, tensors)
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"entries": _store_named(value.items(), path, tensors)}
     if is_dataclass(value) and not isinstance(value, type):
@@ -60,6 +61,12 @@ def _store(value: Any, path: str, tensors: dict[str, Tensor]) -> Plain:
         f"a checkpoint keeps tensors, numbers, text, generators, lists, dicts and dataclasses of"
         f" them; {path.lstrip('.')} is a {type(value).__name__}. Make it a dataclass."
     )
+
+
+def _store_list(values: Sequence[Any], path: str, tensors: dict[str, Tensor]) -> Plain:
+    if is_table(values):
+        return store_table(values, path, tensors)
+    return [_store(one, f"{path}.{i}", tensors) for i, one in enumerate(values)]
 
 
 def _store_tensor(
@@ -97,6 +104,7 @@ class _Reader:
         kinds = {
             "tensor": self._tensor,
             "generator": self._generator,
+            "table": self._table,
             "entries": self._entries,
             "fields": self._fields,
         }
@@ -135,6 +143,11 @@ class _Reader:
         for name, value in self._named(now, stored["fields"], path).items():
             setattr(fresh, name, value)
         return fresh
+
+    def _table(self, fresh: Any, stored: Any, path: str) -> list[Record]:
+        if fresh is not None and fresh != []:
+            raise _misfit(path, type(fresh).__name__, "a table")
+        return read_table(stored, self.tensors)
 
     def _entries(self, fresh: Any, stored: Any, path: str) -> dict[str, Any]:
         if fresh is None or fresh == {}:
