@@ -10,6 +10,7 @@ TABLES = (
     "jacobians",
     "sadm",
     "memory",
+    "checkpoints",
     "convergence",
     "regression",
     "factorization",
