@@ -3,6 +3,7 @@
     python -m benchmarks.tables --sets enb,jura --ratios 0,0.2,0.4 --corrupt targets
     python -m benchmarks.tables --sets rf1 --methods "ours linear,Huber" --label=-rf1
 
+The error is the mean over `--seeds` draws of training rows and corruption, from `--seed` on.
 Rows are replaced by N(2.5, 1) in all targets (or all features), as in the paper's experiment; the
 test rows stay clean. The error is the median of |prediction - target| over all test cells, targets
 standardised. Everybody runs at one setting for all sets; single-target methods get one model for
@@ -103,7 +104,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--corrupt", default="targets", choices=("targets", "features"))
     parser.add_argument("--methods", default="", help="names between commas; all by default")
     parser.add_argument("--rows", type=int, default=1000, help="training rows at most")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the first draw")
+    parser.add_argument("--seeds", type=int, default=1, help="number of draws")
     parser.add_argument("--label", default="", help="ending of the names of the files")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
@@ -118,23 +120,26 @@ def main(arguments: list[str] | None = None) -> None:
             console.print(f"skipped {name}: {error}", highlight=False)
             continue
         for ratio in map(float, options.ratios.split(",")):
-            x, y = _corrupted(data, ratio, options)
-            for method in names:
-                record = _run(chosen[method](), x, y, data)
-                records.append({"set": name, "ratio": ratio, "method": method, **record})
-            _save(records, options, console, last=f"{name} {ratio:g}")
+            for seed in range(options.seed, options.seed + options.seeds):
+                x, y = _corrupted(data, ratio, seed, options)
+                for method in names:
+                    cell = {"set": name, "ratio": ratio, "seed": seed, "method": method}
+                    records.append(cell | _run(chosen[method](), x, y, data))
+                _save(records, options, console, last=f"{name} {ratio:g} seed {seed}")
     if records:
         console.print(_pivot(pd.DataFrame(records)).to_string(), highlight=False)
 
 
-def _corrupted(data: Any, ratio: float, options: argparse.Namespace) -> tuple[Array, Array]:
-    generator = torch.Generator().manual_seed(options.seed)
+def _corrupted(
+    data: Any, ratio: float, seed: int, options: argparse.Namespace
+) -> tuple[Array, Array]:
+    generator = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(data.x_train), generator=generator)[: options.rows]
     x, y = data.x_train[rows], data.y_train[rows]
     if options.corrupt == "targets":
-        y, _ = add_outliers(y, ratio, seed=options.seed)
+        y, _ = add_outliers(y, ratio, seed=seed)
     else:
-        x, _ = add_outliers(x, ratio, seed=options.seed)
+        x, _ = add_outliers(x, ratio, seed=seed)
     return x.double().numpy(), y.double().numpy()
 
 
@@ -153,7 +158,19 @@ def _run(model: Any, x: Array, y: Array, data: Any) -> dict[str, Any]:
 
 def _pivot(table: pd.DataFrame) -> pd.DataFrame:
     order = list(dict.fromkeys(table["method"]))
-    return table.pivot(index=["set", "ratio"], columns="method", values="error")[order].round(3)
+    wide = table.pivot_table(
+        index=["set", "ratio"], columns="method", values="error", aggfunc="mean", dropna=False
+    )
+    return wide.reindex(columns=order).dropna(how="all").round(3)
+
+
+def _failures(table: pd.DataFrame) -> list[str]:
+    """Who failed how often, and with which words."""
+    failed = table[table["note"] != ""].groupby(["method", "set"])["note"]
+    return [
+        f"- {method} on {name} failed {len(notes)} times: {notes.iloc[0]}"
+        for (method, name), notes in failed
+    ]
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -186,10 +203,11 @@ def _save(
         lines.append("| " + " | ".join([str(row[0]), f"{row[1]:.0%}", *cells]) + " |")
     text = (
         f"Median absolute test error, {options.corrupt} of the training rows corrupted, at most"
-        f" {options.rows} training rows, seed {options.seed}. `{_command(options)}`\n\n"
+        f" {options.rows} training rows, mean over {options.seeds} draws from seed {options.seed}."
+        f" `{_command(options)}`\n\n"
     )
     (options.out / f"tables-{options.corrupt}{options.label}.md").write_text(
-        text + "\n".join(lines) + "\n"
+        text + "\n".join([*lines, "", *_failures(table)]).rstrip() + "\n"
     )
     done = {
         r["method"]: f"{r['error']:.3f} ({r['seconds']:.1f} s)"
