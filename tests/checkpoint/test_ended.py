@@ -2,14 +2,12 @@
 
 import sys
 import threading
-from functools import partial
 from itertools import count
 
 import pytest
 import torch
 
 from proxlin import MBO, SADM, Adam, Checkpoints, Status, minimize
-from proxlin.budget import Budget
 from proxlin.checkpoint.keeper import Keeper
 from proxlin.checkpoint.shelf import Shelf
 from proxlin.errors import CheckpointError, InvalidInputError
@@ -60,8 +58,9 @@ def test_a_run_whose_steps_were_used_up_goes_on_when_there_are_more(tmp_path):
 
 def test_seconds_count_on(tmp_path, monkeypatch):
     ticks = count()
-    clocked = partial(Budget, clock=lambda: 0.01 * next(ticks))  # each look takes 10 ms
-    monkeypatch.setattr(sys.modules["proxlin.minimize"], "Budget", clocked)
+    monkeypatch.setattr(  # each look at the clock takes 10 ms
+        sys.modules["proxlin.minimize"], "clock_of", lambda _: lambda: 0.01 * next(ticks)
+    )
     first, again, more = (
         minimize(problem(), "adam", max_seconds=limit, checkpoint=tmp_path) for limit in (2, 2, 3)
     )
