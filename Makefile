@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: help demo test lint bench clean
 
 help:
-	@echo "make demo   robust losses against squared error on embedded data, under a minute"
+	@echo "make demo   robust losses against squared error on embedded data, under two minutes; ends with a report"
 	@echo "make test   lint, types and tests"
 	@echo "make lint   format check, lint, types"
 	@echo "make bench  the figures behind the claims, as tables with ratios"

@@ -8,6 +8,7 @@ import pytest
 
 from proxlin import cli
 from proxlin.commands import demo, terminal
+from proxlin.demo import SharePoint
 
 
 def is_picture(path):
@@ -15,29 +16,37 @@ def is_picture(path):
     return path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and image.std() > 0
 
 
-def test_demo_as_json_is_a_table_and_a_picture(run, tmp_path):
+def test_demo_as_json_is_a_table_a_curve_and_a_report(run, tmp_path):
     out = tmp_path / "new" / "folder"
-    code, told, error = run("demo", "--seconds", 0.3, "--out", out, "--json")
+    code, told, error = run("demo", "--seconds", 0.1, "--out", out, "--json")
     assert (code, error) == (0, "")
-    table = json.loads(told)
-    assert [row["loss"] for row in table["rows"]] == ["squared error", "l2 norm", "l1 norm"]
-    for row in table["rows"]:
+    found = json.loads(told)
+    losses = ["squared error", "l2 norm", "l1 norm"]
+    assert [row["loss"] for row in found["rows"]] == losses
+    for row in found["rows"]:
         assert 0 < row["error on test rows"] < 1
         assert 0 <= row["outliers found"] <= 1
         assert row["seconds"] > 0
-    pictures = list(out.iterdir())
-    assert [str(path) for path in pictures] == [table["picture"]]
-    assert is_picture(pictures[0])
+    shares = [(point["ratio"], point["name"]) for point in found["shares"]]
+    assert shares == [(ratio, name) for ratio in (0.0, 0.1, 0.2, 0.3, 0.4) for name in losses]
+    assert found["report"] == str(out / "report.html")
+    assert {path.name for path in out.iterdir()} == {
+        *("report.html", "pictures", "table.csv", "table.md", "table.tex")
+    }
+    pictures = sorted((out / "pictures").glob("*.png"))
+    assert len(pictures) == 7
+    assert all(is_picture(path) for path in pictures)
 
 
-def test_demo_shows_a_table_and_says_where_the_picture_is(run, tmp_path, monkeypatch):
+def test_demo_shows_a_table_and_says_where_the_report_is(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, told, error = run("demo", "--seconds", 0.3, "--ratio", 0.01, "--out", "here[a]")
+    monkeypatch.setattr(demo, "trace_shares", lambda **_: [SharePoint("l1 norm", 0.1, 0.2)])
+    code, told, error = run("demo", "--seconds", 0.1, "--ratio", 0.01, "--out", "here[a]")
     assert (code, error) == (0, "")
     assert all(loss in told for loss in ("squared error", "l2 norm", "l1 norm"))
-    (picture,) = (tmp_path / "here[a]").iterdir()
-    assert told.endswith(f"\nPicture: here[a]/{picture.name}\n")
-    assert is_picture(picture)
+    assert told.endswith("\nReport: here[a]/report.html\n")
+    page = (tmp_path / "here[a]" / "report.html").read_text()
+    assert "proxlin demo --seconds 0.1 --ratio 0.01 --seed 0" in page
 
 
 def test_datasets_are_listed_with_their_sizes(run):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
 import pytest
 
+from proxlin.demo import LOSSES, SharePoint, demo_report, run_demo
 from proxlin.experiments.catalog import exhibit
 from proxlin.experiments.reproduce import reproduce
+from proxlin.report import write_report
 
 
 @pytest.fixture(scope="module")
@@ -17,12 +24,42 @@ def reproduced(tmp_path_factory):
     return reproduce(small, tmp_path_factory.mktemp("reproduced")).files[-1]
 
 
+@pytest.fixture(scope="module")
+def demonstrated(tmp_path_factory):
+    points = [SharePoint(name, ratio, 0.1 + ratio) for name in LOSSES for ratio in (0.0, 0.2)]
+    page = demo_report(run_demo(seconds=0.2), points, "proxlin demo")
+    return write_report(page, tmp_path_factory.mktemp("demo") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """What `proxlin fit` writes for a table with names and values that try to break the page."""
+    folder = tmp_path_factory.mktemp("fitted")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 3)), columns=["<b>a</b>", "$x$ & y", "z"])
+    table["price"] = table.sum(axis=1) + 0.1 * rng.normal(size=60)
+    table.loc[:5, "price"] = 1000.0
+    table.to_csv(folder / "table.csv", index=False)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "proxlin", "fit", str(folder / "table.csv")),
+            *("--targets", "price", "--out", str(folder / "model")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "model" / "report.html"
+
+
 @pytest.fixture
 def path(request):
     return request.getfixturevalue(request.param)
 
 
-REPORTS = ["reproduced"]
+REPORTS = ["reproduced", "demonstrated", "fitted"]
 
 
 @pytest.mark.parametrize("path", REPORTS, indirect=True)
@@ -30,11 +67,11 @@ def test_the_report_is_quiet_whole_and_fits_a_phone(visit, path):
     one = visit(path, width=390, dark=True)
     assert one.ask("() => document.documentElement.scrollWidth") <= 390
     drawings = one.page.locator("figure.picture svg")
-    assert drawings.count() >= 4
+    assert drawings.count() >= 2
     for place in range(drawings.count()):
         box = drawings.nth(place).bounding_box()
         assert box["width"] > 150
-        assert box["height"] > 60
+        assert box["height"] > 40
     captions = one.ask(
         "() => [...document.querySelectorAll('figcaption')].map((one) => one.innerText.trim())"
     )

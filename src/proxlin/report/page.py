@@ -20,7 +20,7 @@ from proxlin.report.palette import DARK, LIGHT
 from proxlin.report.parts import Picture, Report
 from proxlin.report.table import Figures, Table, is_empty, plain, sort_value
 
-_SMALLEST = 0.55  # of its natural size: a wide drawing is not shown smaller but can be scrolled
+_SMALLEST = 0.7  # of its natural size: a wide drawing is not shown smaller but can be scrolled
 
 
 def write_report(

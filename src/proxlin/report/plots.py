@@ -36,9 +36,13 @@ def draw_curves(
     *,
     x: str,
     y: str,
+    linear_x: bool = False,
     level: tuple[str, float] | None = None,
 ) -> Figure:
-    """Lines over each other; `level` is a named horizontal one. Wide ranges get a log axis."""
+    """Lines over each other; `level` is a named horizontal one. Wide ranges get a log axis.
+
+    With `linear_x` the axis below stays linear whatever its range.
+    """
     figure, axes = panel(title, x=x, y=y)
     shown = list(curves)
     for curve in shown:
@@ -55,7 +59,8 @@ def draw_curves(
         )
     if level is not None:
         axes.axhline(level[1], color=MUTED, linestyle=":", linewidth=1.2, label=level[0])
-    _scale(axes, "x", [x for curve in shown for x in curve.x])
+    if not linear_x:
+        _scale(axes, "x", [x for curve in shown for x in curve.x])
     _scale(axes, "y", [y for curve in shown for y in curve.y] + ([level[1]] if level else []))
     if shown:
         figure.legend(loc="outside lower center", frameon=False, fontsize=8, ncols=3)
@@ -99,11 +104,16 @@ def draw_residuals(
 
 
 def draw_images(
-    strips: Sequence[tuple[str, NDArray[np.floating]]], *, top: float = 1.0, side: float = 0.72
+    strips: Sequence[tuple[str, NDArray[np.floating]]],
+    *,
+    top: float = 1.0,
+    divide: float | None = None,
+    side: float = 0.72,
 ) -> Figure:
     """A row of images for each label: (k, height, width), 0 is paper and `top` ink.
 
-    `side` is the height of a row in inches.
+    A line is drawn through each row where a share `divide` of it lies above; `side` is the height
+    of a row in inches.
     """
     height, width = strips[0][1].shape[1:]
     widest = max(len(images) for _, images in strips)
@@ -114,11 +124,16 @@ def draw_images(
         for column, image in enumerate(images):
             above, left = row * (height + gap), column * (width + gap)
             whole[above : above + height, left : left + width] = image
-    figure = Figure(figsize=(side * widest + 1.5, side * len(strips) + 0.1), layout="constrained")
+    letters = max(len(line) for label, _ in strips for line in label.split("\n"))
+    size = (side * whole.shape[1] / height + 0.09 * letters + 0.2, side * whole.shape[0] / height)
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     # "none" keeps the pixels as they are; a browser shows them as squares.
     axes.imshow(np.ma.masked_invalid(whole), cmap="gray_r", vmin=0, vmax=top, interpolation="none")
     axes.spines[:].set_visible(False)
+    if divide is not None:
+        lines = [row * (height + gap) + divide * height - 0.5 for row in range(len(strips))]
+        axes.hlines(lines, -0.5, whole.shape[1] - 0.5, colors=ORANGE, linewidth=0.9)
     middles = [row * (height + gap) + height / 2 - 0.5 for row in range(len(strips))]
     axes.set_yticks(middles, [label for label, _ in strips], fontsize=8.5)
     axes.set_xticks([])

@@ -1,0 +1,26 @@
+"""The demonstration: what outliers do to squared errors and to robust losses, on embedded data."""
+
+from proxlin.demo.story import completions, demo_frame, demo_report, demo_table
+from proxlin.demo.training import (
+    LOSSES,
+    SHARES,
+    Demo,
+    DemoRow,
+    SharePoint,
+    run_demo,
+    trace_shares,
+)
+
+__all__ = [
+    "LOSSES",
+    "SHARES",
+    "Demo",
+    "DemoRow",
+    "SharePoint",
+    "completions",
+    "demo_frame",
+    "demo_report",
+    "demo_table",
+    "run_demo",
+    "trace_shares",
+]
