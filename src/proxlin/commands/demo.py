@@ -22,6 +22,7 @@ from proxlin.demo import (
     demo_frame,
     demo_report,
     demo_table,
+    known_points,
     run_demo,
     trace_shares,
 )
@@ -29,7 +30,7 @@ from proxlin.minimize import Callback
 from proxlin.minimize import Progress as Told
 from proxlin.report import write_report, write_tables
 
-_SHARE_OF_TIME = 0.3  # of the training time of a net that is shown, for each net of the curve
+_SHARE_OF_TIME = 0.4  # of the training time of a net that is shown, for each net of the curve
 
 
 def demo(
@@ -51,10 +52,13 @@ def demo(
         disable=as_json or not console.is_terminal,
     ) as bars:
         result = run_demo(ratio=ratio, seconds=seconds, seed=seed, watch=_one_bar_each(bars))
-        points = trace_shares(
-            seconds=_SHARE_OF_TIME * seconds, seed=seed,
-            watch=_one_bar(bars, "other shares", len(LOSSES) * len(SHARES)),
-        )  # fmt: skip
+        others = [share for share in SHARES if share != ratio]
+        points = known_points(result) + trace_shares(
+            others,
+            seconds=_SHARE_OF_TIME * seconds,
+            seed=seed,
+            watch=_one_bar(bars, "other shares", len(LOSSES) * len(others)),
+        )
     command = f"proxlin demo --seconds {seconds:g} --ratio {ratio:g} --seed {seed}"
     report = _write(result, points, command, out)
     _show(result, points, report, as_json)

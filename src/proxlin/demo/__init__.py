@@ -7,6 +7,7 @@ from proxlin.demo.training import (
     Demo,
     DemoRow,
     SharePoint,
+    known_points,
     run_demo,
     trace_shares,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "demo_frame",
     "demo_report",
     "demo_table",
+    "known_points",
     "run_demo",
     "trace_shares",
 ]

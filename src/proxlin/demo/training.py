@@ -112,6 +112,11 @@ def run_demo(
     )
 
 
+def known_points(demo: Demo) -> list[SharePoint]:
+    """What the demonstration itself says about its share of outliers."""
+    return [SharePoint(row.name, demo.ratio, row.test_error) for row in demo.rows]
+
+
 def trace_shares(
     shares: Sequence[float] = SHARES,
     *,
