@@ -26,7 +26,7 @@ from proxlin.estimators.autoencoder_nets import (
     has_hidden_layers,
     joint_constraint,
 )
-from proxlin.estimators.base import RobustBase, seeded
+from proxlin.estimators.base import Checkpoint, RobustBase, seeded
 from proxlin.estimators.coding import Coding, flat_rows, has_images, read_image_shape, typical_norm
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, read_codes, read_table
@@ -95,6 +95,9 @@ class RobustAutoencoder(
         As in `minimize`; without a budget a fit takes at most 300 steps, which repeat exactly.
     warm_start
         Begin a fit at the net of the earlier one.
+    checkpoint
+        A folder, or `Checkpoints`, in which `fit` keeps itself, so that the same call goes on after
+        whatever ended it; needs a number as `random_state`.
 
     After `fit`: `module_` (the net), `coding_` (the net with its scaling), `n_components_`,
     `image_shape_`, `result_`, `history_`, `outlier_scores_` and `outliers_` of the training rows,
@@ -138,6 +141,7 @@ class RobustAutoencoder(
         random_state: Any = None,
         device: str | torch.device | None = None,
         warm_start: bool = False,
+        checkpoint: Checkpoint = None,
     ) -> None:
         self.n_components = n_components
         self.hidden = hidden
@@ -160,12 +164,13 @@ class RobustAutoencoder(
         self.random_state = random_state
         self.device = device
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn codes of the rows X, (n, features) or images (n, c, h, w); y is ignored."""
         warm = bool(self.warm_start) and hasattr(self, "coding_")
         attempt = self._attempt(keep=warm)
-        attempt._learn(X, fresh=not warm, rescale=True, steps=_STEPS)
+        attempt._learn(X, fresh=not warm, rescale=True, steps=_STEPS, checkpoint=self.checkpoint)
         return self._adopt(attempt)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -228,7 +233,9 @@ class RobustAutoencoder(
     def _n_features_out(self) -> int:
         return self.n_components_
 
-    def _learn(self, X: Any, *, fresh: bool, rescale: bool, steps: int) -> None:
+    def _learn(
+        self, X: Any, *, fresh: bool, rescale: bool, steps: int, checkpoint: Checkpoint = None
+    ) -> None:
         """Train on X; a fresh net, or the present one with or without a new scaling."""
         self._check_settings()
         rows = self._read_first(X) if fresh else self._read(X)
@@ -260,7 +267,9 @@ class RobustAutoencoder(
             constraint=joint_constraint(self.module_, self.tied, self.constraint),
         )
         held_share = self.validation_fraction if has_hidden_layers(self.module_) else 0.0
-        result = self._minimize(problem, seed=seed, steps=steps, held_share=held_share)
+        result = self._minimize(
+            problem, seed=seed, steps=steps, held_share=held_share, checkpoint=checkpoint
+        )
         norms = self.coding_.norms(rows, self.p)
         self._record(result, norms, size=typical_norm(rows, scaling, self.p))
         self.offset_ = -self.outlier_scale_.limit
@@ -300,6 +309,7 @@ class RobustAutoencoder(
             if not self.contamination:
                 raise InvalidInputError('contamination must be "auto" or in (0, 0.5]; got 0.')
         check_interval("validation_fraction", self.validation_fraction, 0, 0.5)
+        self._check_checkpoint(self.checkpoint)
         check_flag("tied", self.tied)
         check_flag("warm_start", self.warm_start)
         if not isinstance(self.scaling, str) or self.scaling != "auto":

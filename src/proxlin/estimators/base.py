@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from torch import nn
 
 from proxlin._checks import check_choice, check_count, check_non_negative, check_positive
-from proxlin.errors import InvalidInputError
+from proxlin.checkpoint import Checkpoints, as_checkpoints
+from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _LEAST_TO_SPLIT = 100  # rows below which none is held out: too few would be left to judge by
+
+Checkpoint = str | os.PathLike[str] | Checkpoints | None
 
 REGULARIZERS = ("ridge", "lasso", "elasticnet", "group")
 
@@ -89,6 +94,17 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             check_positive("tol", self.tol)
         _check_device(self.device)
 
+    def _check_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Refuse a folder that a later fit could not go on from."""
+        if checkpoint is None:
+            return
+        as_checkpoints(checkpoint)
+        if not isinstance(self.random_state, Integral):
+            raise CombinationError(
+                "checkpoint needs a whole number as random_state, or the next fit would not be the"
+                f" same run; got random_state={self.random_state!r}."
+            )
+
     def _seed(self) -> int:
         """A seed drawn from `random_state`: the same for the same number, a new one for None."""
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -108,6 +124,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         steps: int,
         method: str | Method | None = None,
         callbacks: Iterable[Callback] = (),
+        checkpoint: Checkpoint = None,
         held_share: float = 0.0,
     ) -> Result:
         """Minimise within the user's budget; without one, within so many steps.
@@ -131,6 +148,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             seed=seed,
             callbacks=callbacks,
             held_out=held_out,
+            checkpoint=checkpoint,
         )
 
     def _record(self, result: Result, norms: Array, *, size: float = 1.0) -> None:

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from proxlin.estimators.base import RobustBase, named_regularizer
+from proxlin.checkpoint import as_checkpoints
+from proxlin.estimators.base import Checkpoint, RobustBase, named_regularizer
 from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.linear_fit import LinearFit
 from proxlin.estimators.net_fit import (
@@ -67,14 +68,22 @@ class RegressionLearner(RobustBase):
     def _linear(self) -> bool:
         return self.module is None and not tuple(self.hidden)
 
-    def _learn(self, x: Array, y: Array, weights: Weights | None, *, share: float) -> None:
+    def _learn(
+        self,
+        x: Array,
+        y: Array,
+        weights: Weights | None,
+        *,
+        share: float,
+        checkpoint: Checkpoint = None,
+    ) -> None:
         """Scale, weigh the rows, solve, and weigh them again by how well they fit."""
         seed = self._seed()
         self._flat_ = y.ndim == 1
         columns = y.reshape(len(y), -1)
         features, targets = self._scalings(x, columns, weights)
         scaled = (features.apply(x), targets.apply(columns))
-        run = _Run((x, columns), scaled, (features, targets), weights, seed)
+        run = _Run((x, columns), scaled, (features, targets), weights, seed, checkpoint)
         if self.leverage or self.reweight:
             result = self._learn_rows(run, share)
         else:
@@ -165,17 +174,16 @@ class RegressionLearner(RobustBase):
             run.alpha = alpha
             self._keep_linear(coef, offset, alpha)
             return result
-        return self._train(data, weights, start, seed, share)
+        return self._train(run, weights, start, share)
 
     def _train(
         self,
-        data: tuple[Array, Array],
+        run: _Run,
         weights: Weights | None,
         start: tuple[Array, Array] | None,
-        seed: int,
         share: float,
     ) -> Result:
-        x, y = data
+        (x, y), seed = run.data, run.seed
         alpha = float(self.alpha) if self.regularizer != "auto" else _NET_ALPHA
         if self._linear:
             line = _linear_module(x.shape[1], y.shape[1], self.fit_intercept, start)
@@ -197,6 +205,7 @@ class RegressionLearner(RobustBase):
         result = self._minimize(
             problem, seed=seed, steps=steps, method=method,
             held_share=0.0 if self._linear else self.validation_fraction,
+            checkpoint=run.next_checkpoint(),
         )  # fmt: skip
         net = net.to("cpu").eval()
         if self._linear:
@@ -246,7 +255,17 @@ class _Run:
     scalings: tuple[RobustScaling, RobustScaling]
     weights: Weights | None  # the user's
     seed: int
+    checkpoint: Checkpoint = None
     alpha: float | None = None  # once it is chosen
+    nets: int = 0  # trained so far
+
+    def next_checkpoint(self) -> Checkpoint:
+        """A folder of its own for each net of the fit."""
+        self.nets += 1
+        if self.checkpoint is None:
+            return None
+        settings = as_checkpoints(self.checkpoint)
+        return replace(settings, folder=settings.path / f"net-{self.nets}")
 
 
 def _typical(scaled: Array) -> float:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import check_choice, check_flag, check_interval, check_non_negative
 from proxlin.errors import CombinationError, InvalidInputError
-from proxlin.estimators.base import check_factory, check_widths, named_regularizer
+from proxlin.estimators.base import Checkpoint, check_factory, check_widths, named_regularizer
 from proxlin.estimators.net_fit import ModuleFactory
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression_learner import RegressionLearner
@@ -76,6 +76,9 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         and below 100 rows; 0 trains on all rows to the end.
     warm_start
         Begin at the last fit.
+    checkpoint
+        A folder, or `Checkpoints`, in which `fit` keeps the training of nets, so that the same call
+        goes on after whatever ended it; needs a number as `random_state`.
     random_state, device
         A seed or numpy generator for nets and held-out rows; a torch device for nets.
 
@@ -123,6 +126,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         tol: float | None = None,
         validation_fraction: float = 0.1,
         warm_start: bool = False,
+        checkpoint: Checkpoint = None,
         random_state: Any = None,
         device: str | torch.device | None = None,
     ) -> None:
@@ -142,6 +146,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         self.tol = tol
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.device = device
 
@@ -153,7 +158,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         table, targets = read_pair(attempt, X, y, reset=True)
         weights = read_weights(sample_weight, table)
         attempt._check_warm(table, targets)
-        attempt._learn(table, targets, weights, share=1.0)
+        attempt._learn(table, targets, weights, share=1.0, checkpoint=self.checkpoint)
         return self._adopt(attempt)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -209,6 +214,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
 
     def _check_settings(self) -> None:
         self._check_shared()
+        self._check_checkpoint(self.checkpoint)
         for name in ("reweight", "scaling", "fit_intercept", "warm_start"):
             check_flag(name, getattr(self, name))
         check_interval("validation_fraction", self.validation_fraction, 0, 0.5)

@@ -36,7 +36,9 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
     Settings must be plain: a net, regulariser or constraint of one's own is code, which a file
     of data must not hold.
     """
-    settings = {name: _plain(name, value) for name, value in estimator.get_params().items()}
+    given = estimator.get_params()
+    del given["checkpoint"]  # a folder of the machine that trained, of no use to the model
+    settings = {name: _plain(name, value) for name, value in given.items()}
     result, scale = estimator.result_, estimator.outlier_scale_
     values: dict[str, Any] = {
         "kind": type(estimator).__name__,
