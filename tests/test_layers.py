@@ -25,6 +25,7 @@ LAYERS = [
     "data",
     "models",
     "loss",
+    "file_rows",
     "rows",
     "shards",
     "residual",

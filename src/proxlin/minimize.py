@@ -12,7 +12,7 @@ import torch
 
 from proxlin._checks import check_count, check_positive
 from proxlin.budget import Budget
-from proxlin.checkpoint import Checkpoints, Keeper, as_checkpoints, owner_of
+from proxlin.checkpoint import Checkpoints, as_checkpoints, keeper_for, owner_of
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.held_out import HeldOut
 from proxlin.loop import Run
@@ -103,16 +103,16 @@ def minimize(
         )
     told = tuple(callbacks)
     check_same_call(problem.communicator, _described(problem, settings, held_out is not None))
-    budgets = (max_seconds, max_iter, tol, seed, polish, stationarity_rows)
-    max_seconds, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.each(
-        budgets
-    )[0]
+    max_seconds, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
+        (max_seconds, max_iter, tol, seed, polish, stationarity_rows)
+    )
     clock = clock_of(problem.communicator)
     judge = None if held_out is None else HeldOut(problem, held_out)
     keeper = None
     if checkpoint is not None:
         kept_out = None if judge is None else judge.problem.n_rows
-        keeper = Keeper(as_checkpoints(checkpoint), owner_of(problem, settings, seed, kept_out))
+        owner = owner_of(problem, settings, seed, kept_out)
+        keeper = keeper_for(as_checkpoints(checkpoint), owner, problem.communicator)
     budget = Budget(max_seconds, max_iter, clock)
     run = Run(problem, settings, budget, tol, told, held_out=judge, keeper=keeper)
     with _flushed_denormals(), interrupted_together(clock):

@@ -38,7 +38,8 @@ class Problem:
         Any torch module; theta are its parameters that require a gradient. It is left alone until
         `minimize` writes the best parameters into it.
     data
-        A tensor, a tuple of tensors (rows first), or a map-style torch Dataset.
+        A tensor, a tuple of tensors (rows first), a map-style torch Dataset, or arrays of
+        `np.load(path, mmap_mode="r")`, whose rows are read from the file as they are needed.
     p
         A number >= 1, `inf`, or `"mse"` for the squared Euclidean norm.
     residual

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from proxlin._checks import check_finite
 from proxlin.errors import InvalidInputError
+from proxlin.file_rows import FileRows
 
 Batch = tuple[Tensor, ...]
 
@@ -84,8 +86,37 @@ class DatasetRows:
         return batch
 
 
+class MappedRows:
+    """Rows of one or several files that share their number, read and checked when taken."""
+
+    def __init__(self, arrays: Sequence[np.memmap[Any, Any]]) -> None:
+        self.files = tuple(FileRows(array) for array in arrays)
+        lengths = {len(file) for file in self.files}
+        if len(lengths) != 1:
+            shapes = ", ".join(str(file.shape) for file in self.files)
+            raise InvalidInputError(
+                f"data must hold arrays with the same number of rows; got shapes {shapes}."
+            )
+        if lengths == {0}:
+            raise InvalidInputError("data must hold at least one row; got none.")
+
+    def __len__(self) -> int:
+        return len(self.files[0])
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`, read from the files."""
+        batch = tuple(file.read(index) for file in self.files)
+        for position, tensor in enumerate(batch):
+            check_finite(f"data[{position}]", tensor)
+        return batch
+
+
 def as_rows(data: Any) -> Rows:
-    """Turn a tensor, a tuple of tensors or a map-style Dataset into rows."""
+    """Turn tensors, arrays mapped from files or a map-style Dataset into rows."""
+    if isinstance(data, np.memmap):
+        return MappedRows((data,))
+    if isinstance(data, tuple | list) and data and all(isinstance(a, np.memmap) for a in data):
+        return MappedRows(data)
     if isinstance(data, Tensor):
         return TensorRows((data,))
     if isinstance(data, tuple | list) and data and all(isinstance(t, Tensor) for t in data):
@@ -93,8 +124,8 @@ def as_rows(data: Any) -> Rows:
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and isinstance(data, Dataset):
         return DatasetRows(data)
     raise InvalidInputError(
-        "data must be a tensor, a tuple of tensors (rows first) or a map-style torch Dataset;"
-        f" got {type(data).__name__}. Convert arrays with torch.as_tensor."
+        "data must be a tensor, a tuple of tensors (rows first), arrays mapped from files or a"
+        f" map-style torch Dataset; got {type(data).__name__}. Convert arrays with torch.as_tensor."
     )
 
 

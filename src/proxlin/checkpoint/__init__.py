@@ -7,6 +7,7 @@ from proxlin.checkpoint.owner import owner_of
 from proxlin.checkpoint.parts import Parts, put_together, take_apart
 from proxlin.checkpoint.resume import check_objective, still_over
 from proxlin.checkpoint.settings import Checkpoints, as_checkpoints
+from proxlin.checkpoint.shared import keeper_for
 
 __all__ = [
     "Checkpoints",
@@ -14,6 +15,7 @@ __all__ = [
     "Parts",
     "as_checkpoints",
     "check_objective",
+    "keeper_for",
     "owner_of",
     "put_together",
     "still_over",

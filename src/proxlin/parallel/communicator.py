@@ -46,6 +46,10 @@ class Communicator(Protocol):
         """The value of every process, by rank; small things that can be pickled."""
         ...
 
+    def first(self, value: Any) -> Any:
+        """The value of rank 0; anything that can be pickled."""
+        ...
+
     def barrier(self) -> None:
         """Wait until all processes are here, however long that takes."""
         ...
@@ -77,6 +81,10 @@ class Serial:
     def each(self, value: Any) -> list[Any]:
         """The one value."""
         return [value]
+
+    def first(self, value: Any) -> Any:
+        """The value itself."""
+        return value
 
     def barrier(self) -> None:
         """Nobody to wait for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,6 +15,12 @@ from torch import Tensor
 from proxlin.errors import CommunicationError
 
 _PATIENTLY = timedelta(days=30)  # at barriers: torchrun ends the waiting when another one dies
+
+
+def reason_of(cause: Exception) -> str:
+    """What torch says of it, without its file names and advice."""
+    first = str(cause).strip().split("\n")[0]
+    return re.sub(r"\[\S*\.cc:\d+\] *", "", first).split(". ")[0].rstrip(".")
 
 
 class Distributed:
@@ -65,6 +72,13 @@ class Distributed:
             dist.all_gather_object(found, value)
         return found
 
+    def first(self, value: Any) -> Any:
+        """One broadcast of a pickled value."""
+        found = [value]
+        with self._told("rank 0"):
+            dist.broadcast_object_list(found, src=0)
+        return found[0]
+
     def barrier(self) -> None:
         """Wait longer than any timeout of a sum, since others may have hours of work left."""
         with self._told("all to arrive"):
@@ -82,7 +96,7 @@ class Distributed:
         try:
             yield
         except RuntimeError as cause:
-            reason = str(cause).strip().split("\n")[0].rstrip(".")
+            reason = reason_of(cause)
             raise CommunicationError(
                 f"rank {self.rank} of {self.size} waited for {awaited} and another process of the"
                 f" run is gone or silent ({reason}). Start all of them again; torchrun"

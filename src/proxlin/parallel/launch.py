@@ -16,7 +16,8 @@ import torch.distributed as dist
 from proxlin._checks import check_positive
 from proxlin.errors import CommunicationError, InvalidInputError
 from proxlin.parallel.communicator import Communicator, Serial
-from proxlin.parallel.distributed import Distributed
+from proxlin.parallel.distributed import Distributed, reason_of
+from proxlin.parallel.meeting import meet
 
 TIMEOUT = "PROXLIN_TIMEOUT"  # environment variable: seconds without an answer that end a run
 DEFAULT_TIMEOUT = 300.0
@@ -59,9 +60,9 @@ def _set_up() -> None:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     seconds = _timeout()
     try:
-        dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+        meet(backend, timedelta(seconds=seconds))
     except (RuntimeError, ValueError) as cause:
-        reason = str(cause).strip().split("\n")[0].rstrip(".")
+        reason = reason_of(cause)
         raise CommunicationError(
             f"the processes of torchrun did not find each other within {seconds:g} s ({reason})."
             " Check the address of --rdzv-endpoint or --master-addr and the firewall."
