@@ -172,5 +172,10 @@ def test_paths_that_hold_no_table(tmp_path):
         read_table_file(tmp_path / "none.csv")
     with pytest.raises(InvalidInputError, match="is a folder"):
         read_table_file(tmp_path)
+    with pytest.raises(InvalidInputError, match="is a device"):
+        read_table_file("/dev/zero")
+    (tmp_path / "half.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" * 99)[:-12])
+    with pytest.raises(InvalidInputError, match="cannot be unpacked"):
+        read_table_file(tmp_path / "half.csv.gz")
     with pytest.raises(InvalidInputError, match="separator must be one of"):
         read_table_file(tmp_path / "none.csv", separator="x")

@@ -1,9 +1,13 @@
+import json
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from proxlin.errors import InvalidInputError
-from proxlin.tabular import FitSettings, RawTable, fit_table
+from proxlin.tabular import FitSettings, RawTable, fit_table, read_table_file
 from proxlin.tabular.measures import MIDDLE, MODEL, SQUARES
 from proxlin.tabular.outcome import Outcome
 from proxlin.tabular.pages import fit_report
@@ -148,7 +152,70 @@ def test_bad_settings_are_refused_in_a_sentence(settings, told):
     assert told in str(caught.value)
 
 
+def test_pandas_tables_whatever_their_index_and_names():
+    frame = houses().set_index(np.arange(120)[::-1] * 3).rename(columns={"rooms": 7})
+    found = fit_table(frame, FitSettings(targets=("price",)), test=frame)
+    known = fit_table(RawTable(houses()), FitSettings(targets=("price",), test_share=0.0))
+    np.testing.assert_array_equal(found.model.estimator.coef_, known.model.estimator.coef_)
+    judged = found.model.judge(frame)
+    assert found.model.explain(frame, judged.worst(1), judged)[0].row <= 12
+    assert len(found.model.predict(frame)) == 120
+    with pytest.raises(InvalidInputError, match="'a' comes more than once"):
+        fit_table(pd.DataFrame([[1, 2]], columns=["a", "a"]), FitSettings())
+    with pytest.raises(InvalidInputError, match="must be a pandas DataFrame"):
+        fit_table([[1, 2]], FitSettings())
+
+
 def test_one_row_cannot_be_learned_from():
     frame = houses(2, bad=0)
     with pytest.raises(InvalidInputError):
         fit_table(RawTable(frame), FitSettings(targets=("price",)))
+
+
+@pytest.mark.parametrize("p", [1.5, float("inf"), "mse"])
+def test_every_norm_can_be_written_down(p):
+    frame = houses().rename(columns={"price": "outlier", "rooms": "row"})
+    outcome = outcome_of(frame, targets=("outlier", "row"), p=p)
+    files = outcome.files(fit_report(outcome, "proxlin fit t.csv"))
+    json.loads(files["metrics.json"], parse_constant=pytest.fail)
+    table = outcome.predictions()
+    assert list(table.columns[:3]) == ["row", "outlier (target)", "predicted outlier"]
+    assert table["row"].tolist() == outcome.fitted.test.rows.tolist()
+
+
+@pytest.mark.slow
+def test_a_million_rows_of_csv(tmp_path):
+    generator = np.random.default_rng(0)
+    count = 1_000_000
+    a, b = generator.normal(size=(2, count)).round(3)
+    kind = generator.choice(["x", "y", "z"], count)
+    target = (2 * a - b + (kind == "x") + 0.1 * generator.normal(size=count)).round(3)
+    target[: count // 20] *= 30
+    path = tmp_path / "million.csv"
+    pd.DataFrame({"a": a, "b": b, "kind": kind, "y": target}).to_csv(path, index=False)
+    outcome = Outcome.of(fit_table(read_table_file(path), FitSettings(targets=("y",))), path.name)
+    errors = medians(outcome, "y")
+    assert 10 * errors[MODEL] < min(1, errors[SQUARES])
+    assert len(outcome.fitted.train.rows) == 800_000
+    page = fit_report(outcome, "proxlin fit million.csv")
+    assert len(page) < 3_000_000  # a browser opens it: not every row is drawn
+
+
+@pytest.mark.skipif(
+    "PROXLIN_DATA" not in os.environ, reason="PROXLIN_DATA does not name a folder with the data"
+)
+@pytest.mark.parametrize(("name", "targets"), [("enb", ("Y1", "Y2")), ("jura", ("Cd", "Co", "Cu"))])
+def test_real_arff_tables(name, targets):
+    path = Path(os.environ["PROXLIN_DATA"]) / "multi-target" / f"{name}.arff.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there")
+    table = read_table_file(path)
+    clean = Outcome.of(fit_table(table, FitSettings(targets=targets)), path.name)
+    frame = table.frame.copy()
+    bad = np.random.default_rng(0).choice(len(frame), len(frame) // 5, replace=False)
+    columns = [frame.columns.get_loc(target) for target in targets]
+    frame.iloc[bad, columns] = 10 * frame.iloc[bad, columns].to_numpy() + 50
+    dirty = Outcome.of(fit_table(RawTable(frame), FitSettings(targets=targets)), path.name)
+    for target in targets:
+        assert medians(clean, target)[MODEL] < 0.9 * medians(clean, target)[MIDDLE]
+        assert medians(dirty, target)[MODEL] < 0.7 * medians(dirty, target)[SQUARES]

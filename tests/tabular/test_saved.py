@@ -1,5 +1,8 @@
 import json
+import os
 import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from proxlin.errors import InvalidInputError
 from proxlin.tabular import FitSettings, RawTable, fit_table, load_model, save_model
 from proxlin.tabular.folder import check_destination, write_folder
+from tests.data.ways import unprivileged
 from tests.tabular.tables import houses
 
 KINDS = {
@@ -118,6 +122,18 @@ def test_an_old_model_is_replaced_only_if_asked_and_as_a_whole(tmp_path):
     write_folder(tmp_path / "m", {"model.json": b"2"}, overwrite=True)
     assert [path.name for path in (tmp_path / "m").iterdir()] == ["model.json"]
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX permissions")
+def test_folders_without_permission_are_refused():
+    with TemporaryDirectory() as place:
+        below = Path(place) / "locked"
+        below.mkdir()
+        for folder, mode in ((Path(place), 0o755), (below, 0o555)):
+            folder.chmod(mode)
+        with unprivileged(), pytest.raises(InvalidInputError, match="Permission denied"):
+            check_destination(below / "m", overwrite=False)
+        assert not list(below.iterdir())
 
 
 def test_a_failure_while_writing_leaves_the_old_folder(tmp_path, monkeypatch):

@@ -12,7 +12,8 @@ import pandas as pd
 import typer
 from rich.table import Table
 
-from proxlin.commands.output import check_output, write_table
+from proxlin.commands.output import check_output, remark, write_table
+from proxlin.commands.stages import Stages
 from proxlin.commands.terminal import console, printable, say
 from proxlin.tabular import Misfit, load_model, read_table_file
 
@@ -39,10 +40,16 @@ def outliers(
     """
     if out is not None:
         check_output(out)
-    model = load_model(folder)
-    rows = read_table_file(table, separator=separator)
-    judged = model.judge(rows.frame)
-    found = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
+    with Stages(show=not as_json) as stages:
+        model = load_model(folder)
+        stages(f"reading {table.name}")
+        rows = read_table_file(table, separator=separator)
+        stages("looking at the rows")
+        encoded, notes = model.read(rows.frame, targets=True)
+        judged = model.judge_encoded(encoded, model.encoding.read_targets(rows.frame))
+        found = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
+    for note in () if as_json else (*rows.notes, *notes):
+        remark(printable(note))
     if out is not None:
         write_table(_frame(found), out)
         return

@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from proxlin.commands.output import STDOUT, check_output, remark, write_table
+from proxlin.commands.stages import Stages
 from proxlin.commands.terminal import printable
 from proxlin.tabular import load_model, read_table_file
 
@@ -28,13 +29,15 @@ def predict(
     Columns may come in any order. Without targets, each row gets its outlier score.
     """
     check_output(out)
-    model = load_model(folder)
-    rows = read_table_file(table, separator=separator)
-    found = model.predict(rows.frame)
-    notes = [*rows.notes, *model.encoding.check(rows.frame)]
-    notes += model.encoding.encode(rows.frame)[1]
+    with Stages(show=not quiet) as stages:
+        model = load_model(folder)
+        stages(f"reading {table.name}")
+        rows = read_table_file(table, separator=separator)
+        stages("predicting")
+        encoded, notes = model.read(rows.frame)
+        found = model.predict_encoded(encoded)
     number = "row" if "row" not in found.columns else "row number"
     found.insert(0, number, np.arange(1, len(found) + 1))
     write_table(found, out)
-    for note in () if quiet else notes:
+    for note in () if quiet else (*rows.notes, *notes):
         remark(printable(note))

@@ -69,8 +69,10 @@ class TableEncoding:
 
     def read_targets(self, frame: pd.DataFrame) -> Matrix:
         """The targets (rows, targets) in their own units, NaN where missing."""
-        columns = [read_numbers(frame[one.name], one.reading).values for one in self.targets]
-        return np.column_stack(columns)
+        found = np.empty((len(frame), len(self.targets)))
+        for number, column in enumerate(self.targets):
+            found[:, number] = read_numbers(frame[column.name], column.reading).values
+        return found
 
     def scale_targets(self, plain: Matrix) -> Matrix:
         """Targets in their own units to those the model predicts in."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,10 +46,10 @@ class Fitted:
 
 
 def fit_table(
-    table: RawTable,
+    table: RawTable | pd.DataFrame,
     settings: FitSettings,
     *,
-    test: RawTable | None = None,
+    test: RawTable | pd.DataFrame | None = None,
     tell: Tell = lambda stage: None,
 ) -> Fitted:
     """Choose the rows and columns, learn the encoding from the training rows, train.
@@ -59,27 +58,28 @@ def fit_table(
     each stage as it begins.
     """
     tell("looking at the columns")
-    notes = list(table.notes)
-    names, told = _feature_names(table, settings)
+    whole = RawTable.of(table)
+    notes = list(whole.notes)
+    names, told = _feature_names(whole, settings)
     notes += told
-    table, kept, targets, told = _with_targets(table, settings.targets)
+    known, kept, targets, told = _with_targets(whole, settings.targets)
     notes += told
     train_rows, test_rows = _split(len(kept), 0.0 if test is not None else settings.test_share,
                                    settings.seed)  # fmt: skip
-    first = replace(table, frame=table.frame.iloc[train_rows])
+    first = replace(known, frame=known.frame.iloc[train_rows])
     learned = learn_features(first, names, indicators=bool(targets))
     notes += learned.notes
     encoding = TableEncoding(tuple(learned.columns), _scaled_targets(first, targets))
     _check_enough(encoding, len(train_rows), settings)
-    train, told = _part(encoding, table.frame, train_rows, kept)
+    train, told = _part(encoding, known.frame, train_rows, kept)
     notes += [note for note in told if note not in notes]
     if test is None:
         held, told = (
-            _part(encoding, table.frame, test_rows, kept) if len(test_rows) else (train, [])
+            _part(encoding, known.frame, test_rows, kept) if len(test_rows) else (train, [])
         )
         tested_on = _tested_on(len(train_rows), len(test_rows), settings)
     else:
-        held, told, tested_on = _test_part(encoding, test, len(train_rows))
+        held, told, tested_on = _test_part(encoding, RawTable.of(test), len(train_rows))
     notes += [f"Test rows: {note}" for note in told]
     tell("training")
     estimator, told = settings.estimator(*train.encoded.shape)
@@ -161,8 +161,7 @@ def _part(
 ) -> tuple[Part, list[str]]:
     some = frame.iloc[rows]
     encoded, notes = encoding.encode(some)
-    targets = encoding.read_targets(some) if encoding.targets else np.empty((len(some), 0))
-    return Part(some, numbers[rows], encoded, targets), notes
+    return Part(some, numbers[rows], encoded, encoding.read_targets(some)), notes
 
 
 def _test_part(
@@ -170,9 +169,7 @@ def _test_part(
 ) -> tuple[Part, list[str], str]:
     notes = [*test.notes, *encoding.check(test.frame, targets=True)]
     frame = test.frame
-    kept: NDArray[np.bool_] = np.ones(len(frame), dtype=bool)
-    if encoding.targets:
-        kept = np.isfinite(encoding.read_targets(frame)).min(axis=1)
+    kept = np.isfinite(encoding.read_targets(frame)).all(axis=1)
     if not kept.any():
         raise InvalidInputError(
             "no row of --test has all of its targets; there is nothing to test."
@@ -205,11 +202,3 @@ def _check_enough(encoding: TableEncoding, rows: int, settings: FitSettings) -> 
         )
     if rows < 2:
         raise InvalidInputError(f"{rows} row(s) are left to train on; at least 2 must be.")
-
-
-def settings_told(settings: FitSettings, estimator: Any) -> dict[str, Any]:
-    """What was asked for and what the estimator made of it, as plain values."""
-    values, _ = estimator_state(estimator)
-    plain = {name: value for name, value in vars(settings).items() if value is not None}
-    told = {name: list(v) if isinstance(v, tuple) else v for name, v in plain.items()}
-    return {**told, "model": settings.kind, "estimator": values["settings"]}

@@ -18,28 +18,15 @@ FILES = (MODEL, ARRAYS, "metrics.json", "predictions.csv", "report.html")
 
 def check_destination(folder: Path, *, overwrite: bool) -> None:
     """Refuse, before any work, a folder that could not be written or that holds other things."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InvalidInputError(f"{folder} is no folder; choose another --out.")
-    if folder.exists():
-        present = sorted(path.name for path in folder.iterdir())
-        strangers = [name for name in present if name not in FILES]
-        if strangers:
-            raise InvalidInputError(
-                f"{folder} holds {strangers[0]!r}, which is not of a saved model and would be lost;"
-                " choose another --out."
-            )
-        if present and not overwrite:
-            raise InvalidInputError(
-                f"{folder} already holds a model; add --overwrite to replace it."
-            )
-    parent = _nearest_folder(folder)
     try:
-        with tempfile.TemporaryDirectory(dir=parent, prefix=".proxlin-"):
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise InvalidInputError(f"{folder} is no folder; choose another --out.")
+        if folder.exists():
+            _check_replaceable(folder, overwrite=overwrite)
+        with tempfile.TemporaryDirectory(dir=_nearest_folder(folder), prefix=".proxlin-"):
             pass
     except OSError as cause:
-        raise InvalidInputError(
-            f"{folder} cannot be written: {cause.strerror or cause}. Choose another --out."
-        ) from cause
+        raise _refusal(folder, cause) from cause
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], *, overwrite: bool) -> None:
@@ -50,7 +37,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes], *, overwrite: bool) -
         whole.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=whole.parent, prefix=f".{whole.name}.", suffix=".part"))
     except OSError as cause:
-        raise InvalidInputError(f"{folder} cannot be written: {cause.strerror}.") from cause
+        raise _refusal(folder, cause) from cause
     try:
         fresh, old = beside / "new", beside / "old"
         for name, content in files.items():
@@ -64,9 +51,26 @@ def write_folder(folder: Path, files: Mapping[str, bytes], *, overwrite: bool) -
                 os.rename(old, whole)
             raise
     except OSError as cause:
-        raise InvalidInputError(f"{folder} cannot be written: {cause.strerror}.") from cause
+        raise _refusal(folder, cause) from cause
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _check_replaceable(folder: Path, *, overwrite: bool) -> None:
+    present = sorted(path.name for path in folder.iterdir())
+    strangers = [name for name in present if name not in FILES]
+    if strangers:
+        raise InvalidInputError(
+            f"{folder} holds {strangers[0]!r}, which is not of a saved model and would be lost;"
+            " choose another --out."
+        )
+    if present and not overwrite:
+        raise InvalidInputError(f"{folder} already holds a model; add --overwrite to replace it.")
+
+
+def _refusal(folder: Path, cause: OSError) -> InvalidInputError:
+    told = cause.strerror or str(cause)
+    return InvalidInputError(f"{folder} cannot be written: {told}. Choose another --out.")
 
 
 def _nearest_folder(folder: Path) -> Path:

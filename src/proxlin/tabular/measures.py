@@ -69,7 +69,7 @@ def summary(
         "errors": [asdict(error) for error in errors],
         "solver": {
             "status": str(result.status),
-            "objective": result.objective if np.isfinite(result.objective) else None,
+            "objective": result.objective,
             "iterations": result.iterations,
             "seconds": result.seconds,
         },

@@ -17,8 +17,8 @@ from proxlin.estimators.state import Saveable
 from proxlin.loss import RowLoss
 from proxlin.tabular.columns import Matrix, Vector, show_plain
 from proxlin.tabular.encoding import TableEncoding
+from proxlin.tabular.raw import RawTable
 
-_CHUNK = 100_000  # rows encoded at once by what needs no more
 _TOLD = 3  # cells that are told of a row: the worst, and others more than a deviation off
 _REACH = 4.0  # robust deviations; an autoencoder is shown farther cells as if they lay there
 
@@ -52,35 +52,37 @@ class TableModel:
         """Empty for an autoencoder."""
         return [column.name for column in self.encoding.targets]
 
+    def read(self, frame: pd.DataFrame, *, targets: bool = False) -> tuple[Matrix, list[str]]:
+        """The rows as the estimator takes them, and in sentences what that took.
+
+        A table without a column that the model needs is refused; with `targets`, without them too.
+        """
+        unused = self.encoding.check(frame, targets=targets)
+        encoded, notes = self.encoding.encode(frame)
+        return encoded, [*unused, *notes]
+
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The targets of each row, in their own units; for an autoencoder, score and verdict."""
-        self.encoding.check(frame)
-        if not self.target_names:
-            judged = self.judge(frame)
-            return pd.DataFrame({"score": judged.scores, "outlier": judged.flags})
-        parts = [self.answers(self.encoding.encode(part)[0]) for part in _chunks(frame)]
-        return pd.DataFrame(np.concatenate(parts), columns=self.target_names)
+        return self.predict_encoded(self.read(RawTable.of(frame).frame)[0])
+
+    def predict_encoded(self, encoded: Matrix) -> pd.DataFrame:
+        """The same for rows that `read` has read."""
+        if self.target_names:
+            return pd.DataFrame(self.answers(encoded), columns=self.target_names)
+        judged = self.judge_encoded(encoded)
+        return pd.DataFrame({"score": judged.scores, "outlier": judged.flags})
 
     def judge(self, frame: pd.DataFrame) -> Judgement:
         """How badly each row fits, and where.
 
         A regressor needs the targets in the table; rows without them have no score (NaN).
         """
-        self.encoding.check(frame, targets=True)
-        parts = []
-        for part in _chunks(frame):
-            encoded, _ = self.encoding.encode(part)
-            targets = self.encoding.read_targets(part) if self.target_names else None
-            parts.append(self.judge_encoded(encoded, targets))
-        return Judgement(
-            names=parts[0].names,
-            scores=np.concatenate([part.scores for part in parts]),
-            misfits=np.concatenate([part.misfits for part in parts]),
-            flags=np.concatenate([part.flags for part in parts]),
-        )
+        known = RawTable.of(frame).frame
+        encoded, _ = self.read(known, targets=True)
+        return self.judge_encoded(encoded, self.encoding.read_targets(known))
 
     def judge_encoded(self, encoded: Matrix, targets: Matrix | None = None) -> Judgement:
-        """The same for rows that are encoded already, with their targets in their own units."""
+        """The same for rows that `read` has read, with their targets in their own units."""
         if targets is not None and self.target_names:
             names = self.target_names
             away = self.estimator.predict(encoded) - self.encoding.scale_targets(targets)
@@ -100,7 +102,7 @@ class TableModel:
 
     def explain(self, frame: pd.DataFrame, rows: Sequence[int], judged: Judgement) -> list[Misfit]:
         """For each of these rows, the columns that fit worst with expected and found value."""
-        some = frame.iloc[list(rows)]
+        some = RawTable.of(frame.iloc[list(rows)]).frame
         expected, got = self._shown(some)
         found = []
         for place, row in enumerate(rows):
@@ -188,10 +190,6 @@ class Misfit:
 def bounded(encoded: Matrix) -> Matrix:
     """The cells as an autoencoder is shown them."""
     return np.clip(encoded, -_REACH, _REACH)
-
-
-def _chunks(frame: pd.DataFrame) -> list[pd.DataFrame]:
-    return [frame.iloc[at : at + _CHUNK] for at in range(0, max(1, len(frame)), _CHUNK)]
 
 
 def _cells(column: pd.Series[Any]) -> list[str]:

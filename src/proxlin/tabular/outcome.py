@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from proxlin.tabular.fitting import Fitted, settings_told
+from proxlin.estimators.state import estimator_state
+from proxlin.tabular.fitting import Fitted
 from proxlin.tabular.measures import Error, measure, summary
 from proxlin.tabular.model import Judgement, Misfit
 from proxlin.tabular.saved import model_files, versions
@@ -42,10 +45,12 @@ class Outcome:
             "table": source,
             "targets": model.target_names,
             **summary(fitted, errors, trained, tested),
-            "settings": settings_told(fitted.settings, model.estimator),
+            "settings": _settings(fitted),
             "versions": versions(),
         }
-        return cls(fitted, errors, trained, tested, _worst(fitted, trained), source, metrics)
+        return cls(
+            fitted, errors, trained, tested, _worst(fitted, trained), source, _plain(metrics)
+        )
 
     def predictions(self) -> pd.DataFrame:
         """The test rows: number, targets, predictions, residuals, score and verdict."""
@@ -54,22 +59,48 @@ class Outcome:
         if model.target_names:
             found = model.answers(test.encoded)
             for number, name in enumerate(model.target_names):
-                columns[name if name != "row" else "row (target)"] = test.targets[:, number]
-                columns[f"predicted {name}"] = found[:, number]
-                columns[f"residual {name}"] = test.targets[:, number] - found[:, number]
+                truth = test.targets[:, number]
+                parts = {name: truth, f"predicted {name}": found[:, number]}
+                parts[f"residual {name}"] = truth - found[:, number]
+                columns |= {_unlike(heading, columns): part for heading, part in parts.items()}
         columns["outlier score"] = self.tested.scores
         columns["outlier"] = np.where(self.tested.flags, "yes", "no")
         return pd.DataFrame(columns)
 
     def files(self, report: str) -> dict[str, bytes]:
         """Name and content of every file of the model folder."""
-        text = json.dumps(self.metrics, indent=1, allow_nan=False, default=str)
+        text = json.dumps(self.metrics, indent=1, allow_nan=False)
         return {
             **model_files(self.fitted.model),
             "metrics.json": text.encode(),
             "predictions.csv": as_csv(self.predictions()),
             "report.html": report.encode(),
         }
+
+
+def _unlike(heading: str, taken: Mapping[str, Any]) -> str:
+    """The heading, or another if a target is called like a column of ours."""
+    while heading in taken or heading in ("outlier score", "outlier"):
+        heading += " (target)"
+    return heading
+
+
+def _settings(fitted: Fitted) -> dict[str, Any]:
+    """What was asked for, and what the estimator made of it."""
+    values, _ = estimator_state(fitted.model.estimator)
+    asked = {name: value for name, value in vars(fitted.settings).items() if value is not None}
+    return {**asked, "model": fitted.settings.kind, "estimator": values["settings"]}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: tuples as lists, infinity as text, and None where there is no number."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
 
 def _worst(fitted: Fitted, judged: Judgement) -> list[Misfit]:

@@ -25,7 +25,7 @@ def fit_report(outcome: Outcome, command: str) -> str:
     sections = [
         _run(outcome, command),
         _data(outcome),
-        Section("Errors", [_errors(outcome, rebuilt), Text(_ERRORS)]),
+        Section("Errors", [_errors(outcome, rebuilt), Text(_REBUILT if rebuilt else _ERRORS)]),
         _misfits(outcome, rebuilt),
     ]
     if isinstance(model.estimator, RobustRegressor) and hasattr(model.estimator, "coef_"):
@@ -64,6 +64,12 @@ _ERRORS = (
     " rows among the test rows cannot move it. The mean error and r² (the share of the variance"
     " that is explained) count every bad row in full, so that a model which rightly ignores bad"
     " rows can look worse by them."
+)
+_REBUILT = (
+    "Each row was squeezed into a short code and rebuilt from it. The median error is that of a"
+    " typical row: half of the rows are nearer, half are farther. Principal components do the same"
+    " with squared errors; they follow bad cells, and a bad cell that is rebuilt well is not found."
+    " A low mean error or a high r² is therefore no merit in a column with bad cells."
 )
 _SCORES = (
     "The outlier score of a row says how many robust standard deviations its error lies above the"
@@ -122,8 +128,8 @@ def _data(outcome: Outcome) -> Section:
                 rows.append((column.name, role, f"category of {len(column.levels)}", levels))
     used = Table("Columns that were used", ("column", "role", "kind", "median or values"), rows)
     notes = outcome.fitted.notes or ("Nothing had to be done.",)
-    done = Table("What was done to the table", ("step", "what"), list(enumerate(notes, start=1)))
-    return Section("The data", [used, done])
+    done = "\n\n".join(["What was done to the table:", *notes])
+    return Section("The data", [used, Text(done)])
 
 
 def _errors(outcome: Outcome, rebuilt: bool) -> Table:
@@ -172,7 +178,7 @@ def _coefficients(model: TableModel, line: RobustRegressor) -> Section:
     rows: list[tuple[Field, ...]] = [
         (
             model.encoding.labels[j],
-            *(float(w) * s for w, s in zip(line.coef_[:, j], scales, strict=True)),
+            *(show_plain(w * s, 4) for w, s in zip(line.coef_[:, j], scales, strict=True)),
         )
         for j in order
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -43,22 +44,23 @@ def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTab
 
 def _content(path: str | Path) -> bytes:
     try:
+        if Path(path).is_char_device() or Path(path).is_block_device():
+            raise InvalidInputError(f"{path} is a device; name a file with a table.")
         return Path(path).read_bytes()
     except FileNotFoundError as cause:
         raise InvalidInputError(f"{path} does not exist; check the path.") from cause
     except IsADirectoryError as cause:
         raise InvalidInputError(f"{path} is a folder; name a file with a table.") from cause
-    except (OSError, ValueError) as cause:
-        told = getattr(cause, "strerror", None) or cause
-        raise InvalidInputError(f"{path} cannot be opened: {told}.") from cause
+    except OSError as cause:
+        raise InvalidInputError(f"{path} cannot be opened: {cause.strerror}.") from cause
 
 
 def _unpacked(content: bytes, path: str | Path) -> bytes:
     if not content.startswith(_GZIP):
         return content
     try:
-        with gzip.open(Path(path)) as file:
-            plain: bytes = file.read(_MOST_UNPACKED + 1)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            plain = file.read(_MOST_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as cause:
         raise InvalidInputError(f"{path} cannot be unpacked: {cause}.") from cause
     if len(plain) > _MOST_UNPACKED:

@@ -15,11 +15,11 @@ def as_csv(frame: pd.DataFrame) -> bytes:
     >>> as_csv(pd.DataFrame({"=x": ["=1+1", "a"], "n": [-1, 2]})).decode().split()
     ["'=x,n", "'=1+1,-1", 'a,2']
     """
-    safe = frame.rename(columns=_harmless)
+    safe = frame.copy()
     for place, kind in enumerate(frame.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
-            name = safe.columns[place]
-            safe[name] = safe[name].map(_harmless)
+            safe.isetitem(place, [_harmless(cell) for cell in frame.iloc[:, place]])
+    safe.columns = pd.Index([_harmless(name) for name in frame.columns])
     text: str = safe.to_csv(index=False, lineterminator="\n")
     return text.encode("utf-8", errors="replace")
 
