@@ -113,6 +113,19 @@ def test_what_was_taken_does_not_change_with_the_memory():
     assert torch.equal(put_together(Memory(), parts, CPU).theta, torch.zeros(3))
 
 
+@dataclass(frozen=True)
+class Frozen:
+    theta: Tensor
+    steps: int = 0
+
+
+def test_frozen_states_are_made_anew():
+    fresh = Frozen(torch.zeros(2))
+    found = back({"state": Frozen(torch.ones(2), 5)}, {"state": fresh})["state"]
+    assert torch.equal(found.theta, torch.ones(2))
+    assert (found.steps, fresh.steps) == (5, 0)
+
+
 def test_generators_and_orders_of_rows_go_on_where_they_were():
     shuffler = Shuffler(10, 3, torch.Generator().manual_seed(1))
     for _ in range(4):  # into the second round

@@ -1,11 +1,12 @@
 """A run that was cut off and went on is the same run, bit for bit."""
 
+from dataclasses import dataclass, field
 from functools import cache
 
 import pytest
 import torch
 
-from proxlin import Checkpoints
+from proxlin import Adam, Checkpoints, minimize
 from proxlin.errors import CheckpointError
 from tests.checkpoint.runs import CASES, CrashError, problem, run, timeless
 
@@ -45,3 +46,26 @@ def test_the_best_point_by_held_out_rows_is_kept_too(tmp_path):
     assert same(run("adam", checkpoint=kept, held_out=apart), whole)  # over, and told as it was
     with pytest.raises(CheckpointError, match="its rows held out: 30; here: none"):
         run("adam", checkpoint=kept)
+
+
+@dataclass(frozen=True)
+class Scheduled(Adam):
+    """Adam with a rule that prints as an address, another one in each process."""
+
+    rule: object = field(default_factory=object)
+
+
+def test_settings_that_print_as_an_address_are_the_same_settings(tmp_path):
+    options = {"max_seconds": None, "max_iter": 4, "checkpoint": tmp_path}
+    first = minimize(problem(), Scheduled(), **options)
+    assert torch.equal(minimize(problem(), Scheduled(), **options).theta, first.theta)
+
+
+def test_what_others_write_below_the_folder_is_left_alone(tmp_path):
+    (tmp_path / "other").mkdir()
+    theirs = tmp_path / "other" / ".abc.part"
+    theirs.write_text("being written")
+    (tmp_path / ".abc.part").write_text("left by a killed process")
+    run("adam", checkpoint=tmp_path)
+    assert theirs.exists()
+    assert not (tmp_path / ".abc.part").exists()

@@ -41,12 +41,13 @@ class Keeper:
     def __enter__(self) -> Keeper:
         try:
             self._held.enter_context(locked(self.settings.path, "another checkpoint folder"))
+            self.shelf.tidy()
         except OSError as cause:
+            self._held.close()
             raise CheckpointError(
                 f"checkpoints cannot be kept in {self.settings.path}: {cause.strerror}."
                 " Choose another folder."
             ) from cause
-        self.shelf.tidy()
         self._threads = self._held.enter_context(ThreadPoolExecutor(max_workers=1))
         self.signals.hold()
         return self

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from itertools import zip_longest
 from typing import Any
 
 from proxlin.methods import Method
 from proxlin.problem import Problem
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object that does not print its settings
 _LONGEST = 160  # characters of a value that a message shows
 
 
@@ -26,8 +27,7 @@ def owner_of(
         "outputs": problem.n_outputs,
         "p": str(problem.p),
         "terms": problem.penalty.describe(),
-        # An object that does not print its settings is known by its class alone.
-        "method": repr(method) if is_dataclass(method) else type(method).__qualname__,
+        "method": _ADDRESS.sub("", repr(method)),
         "seed": seed,
     }
 

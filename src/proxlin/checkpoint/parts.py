@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -137,10 +137,14 @@ class _Reader:
         return fresh
 
     def _fields(self, fresh: Any, stored: Any, path: str) -> Any:
-        if not is_dataclass(fresh) or type(fresh).__name__ != stored["of"]:
-            raise _misfit(path, type(fresh).__name__, stored["of"])
-        now = {one.name: getattr(fresh, one.name) for one in fields(fresh)}
-        for name, value in self._named(now, stored["fields"], path).items():
+        kind = type(fresh)
+        if not is_dataclass(kind) or kind.__name__ != stored["of"]:
+            raise _misfit(path, kind.__name__, stored["of"])
+        now = {one.name: getattr(fresh, one.name) for one in fields(kind)}
+        values = self._named(now, stored["fields"], path)
+        if kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            return replace(fresh, **values)
+        for name, value in values.items():
             setattr(fresh, name, value)
         return fresh
 
