@@ -155,9 +155,11 @@ def _show(outcome: Outcome, out: Path) -> None:
             show_plain(number, 4)
             for number in (error.median_absolute_error, error.mean_absolute_error)
         ]
-        r2 = "-" if error.r2 is None else f"{error.r2:.3f}"
+        r2 = "-" if error.r2 is None else f"{error.r2:.3f}" if error.r2 > -10 else f"{error.r2:.1e}"
         table.add_row(printable(error.column), error.predictor, *shown, r2)
     console.print(table, markup=False)
     say(printable(lead(outcome)))
+    for doubt in outcome.metrics["doubts"]:
+        say(f"Doubt: {printable(doubt)}")
     say(str(outcome.fitted.model.estimator.result_.status))
     say(f"Report: {out / 'report.html'}")

@@ -70,7 +70,7 @@ def fit_table(
     learned = learn_features(first, names, indicators=bool(targets))
     notes += learned.notes
     encoding = TableEncoding(tuple(learned.columns), _scaled_targets(first, targets))
-    _check_enough(encoding, len(train_rows), settings)
+    _check_enough(encoding, len(train_rows), learned.notes)
     train, told = _part(encoding, known.frame, train_rows, kept)
     notes += [note for note in told if note not in notes]
     if test is None:
@@ -188,17 +188,18 @@ def _tested_on(train: int, test: int, settings: FitSettings) -> str:
             " say little about new ones."
         )
     return (
-        f"Trained on {train:,} rows; tested on {test:,} others, {settings.test_share:.0%} of the"
+        f"Trained on {train:,} rows; tested on {test:,} other(s), {settings.test_share:.0%} of the"
         f" table drawn at random (seed {settings.seed})."
     )
 
 
-def _check_enough(encoding: TableEncoding, rows: int, settings: FitSettings) -> None:
-    least = 1 if settings.targets else 2
+def _check_enough(encoding: TableEncoding, rows: int, notes: Sequence[str]) -> None:
+    least = 1 if encoding.targets else 2
     if len(encoding.labels) < least:
+        reason = f" {notes[0]}" if notes else ""
         raise InvalidInputError(
-            f"{len(encoding.labels)} column(s) are left to learn from, at least {least} must be;"
-            " look at the table, or name --features."
+            f"{len(encoding.labels)} column(s) are left to learn from, at least {least} must be."
+            f"{reason}"
         )
     if rows < 2:
         raise InvalidInputError(f"{rows} row(s) are left to train on; at least 2 must be.")

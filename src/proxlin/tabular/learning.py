@@ -70,6 +70,8 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
         raise InvalidInputError(f"target {name!r} is {what}: there is nothing to learn.")
     center, scale = _scaling(known)
     notes = _reading_notes(name, numbers)
+    if numbers.reading.form == "truth":
+        notes.append(f"{name!r} is predicted as a number around 0 and 1; this is no classifier.")
     if numbers.strange:
         notes.append(
             f"{name!r}: {numbers.strange:,} cell(s) such as {numbers.example[:40]!r} are no number"
@@ -81,7 +83,8 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
 def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: bool) -> None:
     known = numbers.values[np.isfinite(numbers.values)]
     if not len(known):
-        learned.notes.append(f"{name!r} is left out: every cell is missing.")
+        bare = "no cell holds a number of use" if numbers.strange else "every cell is missing"
+        learned.notes.append(f"{name!r} is left out: {bare}.")
         return
     if known.min() == known.max():
         learned.notes.append(f"{name!r} is left out: every cell is {known[0]:g}.")

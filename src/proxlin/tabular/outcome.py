@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from proxlin.estimators.state import estimator_state
+from proxlin.tabular.doubts import doubts
 from proxlin.tabular.fitting import Fitted
 from proxlin.tabular.measures import Error, measure, summary
 from proxlin.tabular.model import Judgement, Misfit
@@ -45,6 +46,7 @@ class Outcome:
             "table": source,
             "targets": model.target_names,
             **summary(fitted, errors, trained, tested),
+            "doubts": doubts(fitted, errors, trained, tested),
             "settings": _settings(fitted),
             "versions": versions(),
         }

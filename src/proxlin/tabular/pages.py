@@ -26,6 +26,7 @@ def fit_report(outcome: Outcome, command: str) -> str:
         _run(outcome, command),
         _data(outcome),
         Section("Errors", [_errors(outcome, rebuilt), Text(_REBUILT if rebuilt else _ERRORS)]),
+        *_doubts(outcome),
         _misfits(outcome, rebuilt),
     ]
     if isinstance(model.estimator, RobustRegressor) and hasattr(model.estimator, "coef_"):
@@ -153,6 +154,11 @@ def _errors(outcome: Outcome, rebuilt: bool) -> Table:
         rows,
         (outcome.fitted.tested_on, "The lowest median error of each column is bold."),
     )
+
+
+def _doubts(outcome: Outcome) -> list[Section]:
+    told = outcome.metrics["doubts"]
+    return [Section("What to doubt", [Text("\n\n".join(told))])] if told else []
 
 
 def _misfits(outcome: Outcome, rebuilt: bool) -> Section:
