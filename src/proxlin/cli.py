@@ -10,6 +10,7 @@ from proxlin.commands.demo import demo
 from proxlin.commands.fit import fit
 from proxlin.commands.outliers import outliers
 from proxlin.commands.predict import predict
+from proxlin.commands.ranks import quiet_unless_leading, worth_saying
 from proxlin.commands.reproduce import reproduce
 from proxlin.errors import ProxlinError
 
@@ -26,10 +27,12 @@ for command in (demo, fit, predict, outliers, reproduce, datasets):
 def main() -> None:
     """Run a command; bad input ends with exit code 2 and one sentence."""
     try:
+        quiet_unless_leading()
         app()
     except (ProxlinError, OSError) as error:
-        told = Console(stderr=True)
-        told.print(f"proxlin: {error}", highlight=False, markup=False, soft_wrap=True)
+        if worth_saying(error):
+            told = Console(stderr=True)
+            told.print(f"proxlin: {error}", highlight=False, markup=False, soft_wrap=True)
         raise SystemExit(2) from None
 
 

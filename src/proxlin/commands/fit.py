@@ -13,6 +13,7 @@ from rich.table import Table
 
 from proxlin.commands.interrupts import Interrupts
 from proxlin.commands.lists import split
+from proxlin.commands.ranks import leads
 from proxlin.commands.stages import Stages
 from proxlin.commands.terminal import console, printable, say
 from proxlin.errors import InvalidInputError
@@ -58,6 +59,9 @@ def fit(
         str | None, typer.Option(help="Of a CSV file, if it is not found out.")
     ] = None,
     seconds: Annotated[float | None, typer.Option(help="Time for training.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the training, to go on after any end.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the model and its report.")] = Path(
         "proxlin-model"
@@ -71,7 +75,8 @@ def fit(
     """Train a model of your own table that bad rows cannot pull away.
 
     Categories, dates and missing cells are handled, and everything that was done is said. The
-    folder holds the model, metrics.json, predictions.csv and report.html.
+    folder holds the model, metrics.json, predictions.csv and report.html. Under torchrun all
+    processes train a net together.
     """
     if test is not None and test_share is not None:
         raise InvalidInputError("--test and --test-share exclude each other; give one of them.")
@@ -89,9 +94,11 @@ def fit(
         leverage=leverage,
         test_share=0.2 if test_share is None else test_share,
         seconds=seconds,
+        checkpoint=None if checkpoint is None else str(checkpoint),
         seed=seed,
     )
-    check_destination(out, overwrite=overwrite)
+    if leads():
+        check_destination(out, overwrite=overwrite)
     command = shlex.join(["proxlin", *sys.argv[1:]])
     try:
         with Interrupts() as interrupts, Stages(show=not (quiet or as_json)) as stages:
@@ -105,7 +112,8 @@ def fit(
             stages("writing the report")
             files = outcome.files(fit_report(outcome, command))
             interrupts.check()
-            write_folder(out, files, overwrite=overwrite)
+            if leads():
+                write_folder(out, files, overwrite=overwrite)
     except KeyboardInterrupt:
         typer.echo(_INTERRUPTED, err=True)
         raise typer.Exit(130) from None

@@ -86,6 +86,8 @@ def reproduce(
             err=True,
         )
         raise typer.Exit(130) from None
+    if made is None:  # another process of torchrun speaks
+        return
     _show(made, what, quiet, as_json)
     if made.failures:
         raise typer.Exit(1)

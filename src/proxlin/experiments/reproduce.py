@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from proxlin.experiments.store import Store
 from proxlin.experiments.tables import Score
 from proxlin.files import clear_parts
 from proxlin.lock import locked
+from proxlin.parallel import Communicator, alone, communicator
 
 _AROUND = {True: 8.0, False: 1.0}  # seconds a cell of images or of a table takes besides training
 _CLASSIFIER = 75.0  # seconds of a logistic regression on the codes of 60,000 images, one thread
@@ -77,27 +79,58 @@ def plan(exhibit: Exhibit, out: Path, engine: Engine) -> Plan:
 
 def reproduce(
     exhibit: Exhibit, out: Path, *, engine: Engine | None = None, watch: Watch | None = None
-) -> Reproduction:
+) -> Reproduction | None:
     """Run what is left of the exhibit's cells and write its files into `out`.
 
     The folder is this process's alone while it runs. Cells that are finished stay so whatever
-    happens; the same call goes on from there.
+    happens; the same call goes on from there. The processes of torchrun share the cells out, in a
+    folder that all of them can reach; rank 0 does what is then missing, classifies, writes, and is
+    the only one to return something.
     """
-    with locked(out):
-        clear_parts(out)
-        cells = exhibit.grid.cells()
-        made = Reproduction(run(cell_store(out), cells, run_cell, engine=engine, watch=watch))
-        if exhibit.classified:
-            records = made.outcome.records
-            jobs = [Classified(c, records[c.name]["theta"]) for c in chosen(cells, records)]
-            made.classified = run(
-                accuracy_store(out), jobs, classify,
-                stage="classifying", engine=engine, watch=watch,
-            )  # fmt: skip
-        made.files, made.scores = write_exhibit(
-            exhibit, cells, out,
-            records=made.outcome.records,
-            accuracies_of=made.classified.records,
-            failures=made.failures,
+    processes = communicator()
+    cells = exhibit.grid.cells()
+    with locked(out) if processes.leads else nullcontext():
+        if processes.leads:
+            clear_parts(out)
+        if processes.size > 1:
+            _share_out(processes, cell_store(out), cells, engine=engine, watch=watch)
+        if not processes.leads:
+            return None
+        with alone():
+            return _finish(exhibit, cells, out, engine=engine, watch=watch)
+
+
+def _share_out(
+    processes: Communicator,
+    store: Store,
+    cells: list[Cell],
+    *,
+    engine: Engine | None,
+    watch: Watch | None,
+) -> None:
+    """Each process does every so many-th cell by itself; then all wait for the last one."""
+    processes.barrier()
+    with alone():
+        run(store, cells[processes.rank :: processes.size], run_cell, engine=engine, watch=watch)
+    processes.barrier()
+
+
+def _finish(
+    exhibit: Exhibit, cells: list[Cell], out: Path, *, engine: Engine | None, watch: Watch | None
+) -> Reproduction:
+    """Run the cells that are missing, and make what is made of all of them."""
+    made = Reproduction(run(cell_store(out), cells, run_cell, engine=engine, watch=watch))
+    if exhibit.classified:
+        records = made.outcome.records
+        jobs = [Classified(c, records[c.name]["theta"]) for c in chosen(cells, records)]
+        made.classified = run(
+            accuracy_store(out), jobs, classify,
+            stage="classifying", engine=engine, watch=watch,
         )  # fmt: skip
+    made.files, made.scores = write_exhibit(
+        exhibit, cells, out,
+        records=made.outcome.records,
+        accuracies_of=made.classified.records,
+        failures=made.failures,
+    )  # fmt: skip
     return made

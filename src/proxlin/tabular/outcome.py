@@ -90,7 +90,8 @@ def _unlike(heading: str, taken: Mapping[str, Any]) -> str:
 def _settings(fitted: Fitted) -> dict[str, Any]:
     """What was asked for, and what the estimator made of it."""
     values, _ = estimator_state(fitted.model.estimator)
-    asked = {name: value for name, value in vars(fitted.settings).items() if value is not None}
+    given = {**vars(fitted.settings), "checkpoint": None}  # a folder of this machine alone
+    asked = {name: value for name, value in given.items() if value is not None}
     return {**asked, "model": fitted.settings.kind, "estimator": values["settings"]}
 
 

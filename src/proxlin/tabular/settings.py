@@ -40,6 +40,7 @@ class FitSettings:
     leverage: bool = False
     test_share: float = 0.2
     seconds: float | None = None
+    checkpoint: str | None = None  # a folder that keeps the training of a net
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -76,6 +77,7 @@ class FitSettings:
             "max_seconds": self.seconds,
             "random_state": self.seed,
             "scaling": False,
+            "checkpoint": self.checkpoint,
         }
         named: dict[str, Any] = {}
         if self.regularizer == "none":
@@ -107,6 +109,11 @@ class FitSettings:
             )
         if self.kind == "linear" and self.hidden:
             raise CombinationError("a linear model has no --hidden layers; use --model mlp.")
+        if self.kind == "linear" and self.checkpoint is not None:
+            raise CombinationError(
+                "--checkpoint keeps the training of nets; a linear model is solved too fast to"
+                " need it. Leave it out, or use --model mlp."
+            )
         if self.kind != "autoencoder" and self.code is not None:
             raise CombinationError("--code is the width of an autoencoder's code; leave it out.")
         if self.kind == "autoencoder" and (self.reweight or self.leverage):

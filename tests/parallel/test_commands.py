@@ -1,0 +1,66 @@
+"""Commands under torchrun: rank 0 speaks and writes once, the others work."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.parallel.launch import TIMEOUT, environment
+
+_TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def proxlin(*arguments):
+    return subprocess.run(
+        [sys.executable, *_TORCHRUN, "-m", "proxlin", *map(str, arguments)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    y = x @ [1.0, -2.0, 0.5] + np.sin(3 * x[:, 0])
+    rows = [",".join(f"{value:.6f}" for value in row) for row in np.column_stack([x, y])]
+    path.write_text("\n".join(["a,b,c,y", *rows]))
+    return path
+
+
+def test_fit_trains_a_net_together_and_writes_once(table, tmp_path):
+    out, run = tmp_path / "model", tmp_path / "run"
+    ended = proxlin(
+        "fit", table, "--targets", "y", "--hidden", 8, "--seconds", 3,
+        "--out", out, "--checkpoint", run,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    assert ended.stdout.count("Report:") == 1
+    assert json.loads((out / "metrics.json").read_text())["errors"]
+    assert (out / "report.html").exists()
+    assert list(run.rglob("*.safetensors"))
+
+
+def test_bad_input_is_said_once(table, tmp_path):
+    ended = proxlin("fit", table, "--targets", "nobody", "--out", tmp_path / "model")
+    assert ended.returncode != 0
+    assert ended.stderr.count("proxlin: ") == 1
+    assert not (tmp_path / "model").exists()
+
+
+def test_reproduce_shares_the_cells_out(tmp_path):
+    out = tmp_path / "made"
+    ended = proxlin(
+        "reproduce", "table1", "--datasets", "digits", "--outliers", "0,0.3", "--p", "1",
+        "--methods", "adam", "--rows", 60, "--steps", 3, "--out", out, "--json",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    told = json.loads(ended.stdout)
+    assert told["cells"] == 6  # two shares of outliers, three learning rates
+    assert told["made_now"] == 0  # rank 0 found all finished, half of them by rank 1
+    assert len(list((out / "cells").glob("*.json"))) == 6
