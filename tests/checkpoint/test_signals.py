@@ -8,6 +8,7 @@ import torch
 
 from proxlin import Checkpoints, Status, minimize
 from proxlin.checkpoint.shelf import Shelf
+from proxlin.commands.interrupts import Interrupts
 from tests.checkpoint.runs import CASES, problem, run, timeless
 
 ONLY_THE_LAST = {"every_seconds": None, "every_steps": None}
@@ -62,6 +63,14 @@ def test_sigterm_reaches_the_handler_that_was_there(tmp_path):
         signal.signal(signal.SIGTERM, before)
     assert seen == [(signal.SIGTERM, [1])]  # after the checkpoint, and once
     assert found.status is Status.INTERRUPTED
+    assert is_whole(run("probed layered", checkpoint=tmp_path))
+
+
+def test_ctrl_c_reaches_the_command_that_waits_for_it(tmp_path):
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        sent(tmp_path, signal.SIGINT)
+    assert interrupts.hit
+    assert Shelf(tmp_path).numbers() == [1]
     assert is_whole(run("probed layered", checkpoint=tmp_path))
 
 

@@ -28,12 +28,15 @@ class PatientSignals:
                 self._before[number] = before
 
     def release(self) -> None:
-        """Give the handlers back, and SIGTERM, if it came, to its own: by default, it ends all."""
-        for number, before in self._before.items():
+        """Give the handlers back, and to them the signal that came: by default SIGTERM ends all.
+
+        Python's own handler of Ctrl-C is left out: the run has ended for it, and returns.
+        """
+        handlers, self._before = self._before, {}
+        for number, before in handlers.items():
             signal.signal(number, before)
-        self._before.clear()
-        if self.asked == signal.SIGTERM:
-            signal.raise_signal(signal.SIGTERM)
+        if self.asked is not None and handlers[self.asked] is not signal.default_int_handler:
+            signal.raise_signal(self.asked)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if self.asked is not None:
