@@ -15,7 +15,8 @@ from proxlin.experiments.config import PAPER_EXPONENTS, Cell, has_images
 from proxlin.experiments.contenders import contender
 from proxlin.experiments.metrics import LOSSES, measure
 from proxlin.experiments.store import Record, pack
-from proxlin.experiments.workload import fresh_net, workload
+from proxlin.experiments.traced import Traced
+from proxlin.experiments.workload import REGULARIZER, fresh_net, workload
 from proxlin.loss import Exponent
 from proxlin.minimize import Callback, minimize
 from proxlin.models import paper_autoencoder, paper_regressor
@@ -35,9 +36,10 @@ def run_cell(cell: Cell, callbacks: Iterable[Callback] = ()) -> Record:
     work = workload(cell)
     net = fresh_net(cell)
     problem = work.problem(net, cell.p)
+    method = Traced(contender(cell.method, has_images(cell.dataset)))
     result = minimize(
         problem,
-        contender(cell.method, has_images(cell.dataset)),
+        method,
         max_seconds=cell.seconds,
         max_iter=cell.steps,
         seed=cell.seed,
@@ -60,6 +62,7 @@ def run_cell(cell: Cell, callbacks: Iterable[Callback] = ()) -> Record:
             "test": len(work.test[0]),
         },
         "history": _curve(result.history),
+        "trace": method.trace,
         "theta": pack(result.theta),
         "versions": versions(),
     }
@@ -73,7 +76,10 @@ def _warm_up(method: str, images: bool) -> None:
     x = torch.rand(size, generator=generator)
     with torch.random.fork_rng(devices=[]):
         net = paper_autoencoder() if images else paper_regressor(8, 2)
-    problem = Problem(net, x if images else (x, x[:, :2]), "mse" if method == "mse" else 1.0)
+    problem = Problem(
+        net, x if images else (x, x[:, :2]), "mse" if method == "mse" else 1.0,
+        regularizer=REGULARIZER,
+    )  # fmt: skip
     minimize(problem, contender(method, images), max_seconds=None, max_iter=1)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from proxlin.experiments import published
 from proxlin.experiments.choice import chosen
 from proxlin.experiments.config import Cell, family
+from proxlin.experiments.figures import course
 from proxlin.experiments.inspection import Inspection
 from proxlin.experiments.metrics import LOSSES
 from proxlin.experiments.store import Record
@@ -52,12 +53,12 @@ def convergence(
 
 
 def _curve_over_time(cell: Cell, record: Record) -> Curve:
-    history = record["history"]
+    seconds, objectives = course(record)
     method = family(cell.method)
     return Curve(
         "squared error" if method == "mse" else method,
-        [max(point["seconds"], 1e-3) for point in history],
-        [point["best"] for point in history],
+        seconds,
+        objectives,
         COLOURS[method],
         steps=True,
     )

@@ -24,7 +24,7 @@ ElementTree.register_namespace("xlink", _LINK)
 
 
 def panel(
-    title: str = "", *, x: str = "", y: str = "", width: float = 5.2, height: float = 3.4
+    title: str = "", *, x: str = "", y: str = "", width: float = 4.8, height: float = 3.2
 ) -> tuple[Figure, Axes]:
     """A figure with one pair of axes that a phone can show: `x` and `y` name what they measure."""
     figure = Figure(figsize=(width, height), layout="constrained")

@@ -51,7 +51,7 @@ def draw_curves(
             curve.y,
             color=curve.colour,
             label=curve.label,
-            marker=curve.marker or None,
+            marker=curve.marker or ("o" if len(curve.x) == 1 else None),  # a lone point has no line
             markersize=3.5 if curve.dashed else 5,
             linestyle="--" if curve.dashed else "-",
             linewidth=1.1 if curve.dashed else 1.8,
@@ -80,7 +80,7 @@ def draw_residuals(
     The axis is logarithmic where the losses range widely; `cutoff` is drawn as a line.
     """
     values, mask = np.asarray(losses, dtype=float), np.asarray(is_outlier, dtype=bool)
-    figure, axes = panel(title, x=x, y="rows", height=2.9)
+    figure, axes = panel(title, x=x, y="rows", height=2.7)
     known = np.isfinite(values)
     bins = _bins(values[known])
     parts = [("rows that are no outliers", ~mask, BLUE), ("outliers", mask, ORANGE)]
