@@ -39,6 +39,13 @@ def test_a_few_strange_cells_count_as_missing_many_make_it_text():
     assert found(["1", "2", "unknown", "many"]) is None
 
 
+def test_numbers_are_found_among_more_different_junk_than_numbers():
+    junk = [f"junk {number}" for number in range(3000)]
+    numbers = found(["0"] * 97_000 + junk)
+    assert numbers.strange == 3000
+    assert found(["0"] * 3000 + junk) is None
+
+
 def test_dates_become_days_and_only_iso_is_trusted():
     days = found(["1970-01-02", "1971-01-01T12:00:00", "1969-12-31"])
     assert days.reading.form == "date"

@@ -1,6 +1,9 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from proxlin.errors import InvalidInputError
 from proxlin.tabular import FitSettings, RawTable, fit_table, load_model, save_model
 from proxlin.tabular.folder import check_destination, write_folder
+from proxlin.tabular.saved import model_files
 from tests.data.ways import unprivileged
 from tests.tabular.tables import houses
 
@@ -134,6 +138,43 @@ def test_folders_without_permission_are_refused():
         with unprivileged(), pytest.raises(InvalidInputError, match="Permission denied"):
             check_destination(below / "m", overwrite=False)
         assert not list(below.iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from proxlin.tabular import folder
+
+def write(path, content, whole=folder.write_whole):
+    if path.name == "report.html":
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(path, content)
+
+folder.write_whole = write
+files = {"model.json": b"2", "report.html": b"2"}
+folder.write_folder(Path(sys.argv[1]), files, overwrite=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a signal of POSIX")
+@pytest.mark.parametrize("before", [None, b"1"])
+def test_killed_while_writing_leaves_the_old_folder_or_none(tmp_path, before):
+    if before is not None:
+        write_folder(tmp_path / "m", {"model.json": before}, overwrite=False)
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "m")]
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, env=found, check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / "m").exists() == (before is not None)
+    if before is not None:
+        assert (tmp_path / "m" / "model.json").read_bytes() == before
+    write_folder(tmp_path / "m", {"model.json": b"3"}, overwrite=True)
+    assert (tmp_path / "m" / "model.json").read_bytes() == b"3"
+
+
+def test_the_same_seed_gives_the_same_arrays():
+    settings = KINDS["two targets"]
+    first, second = (fit_table(RawTable(houses()), settings).model for _ in range(2))
+    assert model_files(first)["model.safetensors"] == model_files(second)["model.safetensors"]
 
 
 def test_a_failure_while_writing_leaves_the_old_folder(tmp_path, monkeypatch):
