@@ -16,10 +16,10 @@ _FAR = 100.0  # robust deviations, beyond which a cell can pull a regression tow
 
 
 def doubts(fitted: Fitted, errors: list[Error], trained: Judgement, tested: Judgement) -> list[str]:
-    """Signs that the figures mean less than they seem to, worst first."""
+    """Signs that the figures mean less than they seem to, causes before effects."""
     return [
-        *_learned_nothing(fitted, errors),
         *_far_cells(fitted),
+        *_learned_nothing(fitted, errors),
         *_shares(trained, tested),
     ]
 

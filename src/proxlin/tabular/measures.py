@@ -15,7 +15,7 @@ from proxlin.tabular.encoding import TableEncoding
 from proxlin.tabular.fitting import Fitted
 from proxlin.tabular.model import Judgement, bounded
 
-MODEL, MIDDLE, SQUARES = "proxlin", "median of the training rows", "least squares"
+MODEL, MIDDLE, SQUARES = "proxlin", "always the median", "least squares"
 COMPONENTS = "principal components"
 
 

@@ -147,10 +147,14 @@ def _errors(outcome: Outcome, rebuilt: bool) -> Table:
             rows.append(
                 (column, error.predictor, median, show_plain(error.mean_absolute_error, 4), r2)
             )
+    headings: tuple[str, ...] = ("column", "predicted by", "median error", "mean error", "r²")
     what = "numbers after a way through the code" if rebuilt else "targets"
+    if len({error.column for error in outcome.errors}) == 1:
+        # A phone is narrow.
+        what, headings, rows = repr(outcome.errors[0].column), headings[1:], [r[1:] for r in rows]
     return Table(
-        f"Errors of the {what}, test rows",
-        ("column", "predicted by", "median error", "mean error", "r²"),
+        f"Errors of {what}, test rows",
+        headings,
         rows,
         (outcome.fitted.tested_on, "The lowest median error of each column is bold."),
     )
