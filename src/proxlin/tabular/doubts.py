@@ -20,7 +20,7 @@ def doubts(fitted: Fitted, errors: list[Error], trained: Judgement, tested: Judg
     return [
         *_far_cells(fitted),
         *_learned_nothing(fitted, errors),
-        *_shares(trained, tested),
+        *_shares(fitted, trained, tested),
     ]
 
 
@@ -31,9 +31,10 @@ def _learned_nothing(fitted: Fitted, errors: list[Error]) -> list[str]:
         for name in fitted.model.target_names
         if found[name, MODEL] > _BETTER * found[name, MIDDLE]
     ]
+    curve = ", or in a curve (--model mlp)" if fitted.settings.kind == "linear" else ""
     return [
         f"For {name!r} the model is hardly better than always answering the median: the columns say"
-        " little about it, or --model mlp is needed."
+        f" little about it{curve}."
         for name in names
     ]
 
@@ -58,13 +59,14 @@ def _far_cells(fitted: Fitted) -> list[str]:
     ]
 
 
-def _shares(trained: Judgement, tested: Judgement) -> list[str]:
+def _shares(fitted: Fitted, trained: Judgement, tested: Judgement) -> list[str]:
     told = []
+    curve = ", or a curve (--model mlp)" if fitted.settings.kind == "linear" else ""
     train, test = float(trained.flags.mean()), float(tested.flags.mean())
     if train > _MANY:
         told.append(
             f"{train:.0%} of the training rows count as outliers. With so many it may be the model"
-            " that is wrong: a column may be missing, or a curve (--model mlp)."
+            f" that is wrong: a column may be missing{curve}."
         )
     if test > 2 * train + _MORE:
         told.append(
