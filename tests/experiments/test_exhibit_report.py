@@ -5,7 +5,7 @@ import torch
 from proxlin.errors import DataError
 from proxlin.experiments import exhibit_sections
 from proxlin.experiments.catalog import exhibit
-from proxlin.experiments.config import Cell
+from proxlin.experiments.config import Cell, Grid
 from proxlin.experiments.exhibit_report import command, exhibit_report
 from proxlin.experiments.inspection import Inspection, inspect_cell, worst_cells
 from proxlin.experiments.reproduce import reproduce
@@ -91,6 +91,22 @@ def test_the_cells_with_most_outliers_are_looked_at(records):
     found = worst_cells(DIGITS.grid.cells(), records)
     assert [(cell.outliers, str(cell.p)) for cell in found] == [(0.2, "1.0"), (0.2, "1.0"),
                                                                 (0.2, "mse")]  # fmt: skip
+
+
+def test_too_many_nets_are_shown_with_the_lowest_norm_alone():
+    grid = Grid(datasets=("digits",), outliers=(0.0, 0.3), methods=("probed", "sgd", "adam", "mse"))
+    metrics = {str(p): {"f_obj": 1.0} for p in (1.0, 1.5, 2.0, "mse")}
+    found = worst_cells(grid.cells(), {c.name: {"metrics": metrics} for c in grid.cells()})
+    shown = [(cell.method, cell.p) for cell in found]
+    assert shown == [("probed", 1.0), ("sgd", 1.0), ("adam-0.001", 1.0), ("mse", "mse")]
+    assert {cell.outliers for cell in found} == {0.3}
+
+
+def test_without_outliers_there_is_nothing_to_mark(records):
+    clean = [cell for cell in DIGITS.grid.cells() if cell.outliers == 0.0]
+    sections = exhibit_sections.row_sections(clean, records)
+    assert [section.title for section in sections] == ["Images given back"]
+    assert len(sections[0].parts) == 1
 
 
 def test_an_inspection_shows_what_the_stored_parameters_do(records):

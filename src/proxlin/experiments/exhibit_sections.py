@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -92,6 +91,8 @@ def row_sections(cells: Sequence[Cell], records: Mapping[str, Record]) -> list[S
         part = [one for one in found if one.cell.dataset == dataset]
         ratio = part[0].cell.outliers
         images += _images(dataset, ratio, part)
+        if not any(one.mask.any() for one in part):
+            continue  # nothing to mark
         losses.append(
             Picture(
                 residuals(part),
@@ -100,8 +101,8 @@ def row_sections(cells: Sequence[Cell], records: Mapping[str, Record]) -> list[S
                 f"Histograms of the losses of rows for {dataset}, outliers in a second colour.",
             )
         )
-    if found:
-        losses.append(_found_table(found))
+    if losses:
+        losses.append(_found_table([one for one in found if one.mask.any()]))
     sections = [Section("Images given back", images)] if images else []
     return [*sections, *([Section("Losses of single rows", losses)] if losses else [])]
 
@@ -138,7 +139,7 @@ def _found_table(found: Sequence[Inspection]) -> Table:
             "trained with": [cell_name(one.cell) for one in found],
             "rows looked at": [len(one.mask) for one in found],
             "outliers among them": [int(one.mask.sum()) for one in found],
-            "outliers found": [_percent(one.found) for one in found],
+            "outliers found": [f"{100 * one.found:.1f} %" for one in found],
         }
     )
     return Table.from_frame(
@@ -149,7 +150,3 @@ def _found_table(found: Sequence[Inspection]) -> Table:
             " the loss ranks every outlier above every other row.",
         ),
     )
-
-
-def _percent(share: float) -> str:
-    return "–" if math.isnan(share) else f"{100 * share:.1f} %"

@@ -15,6 +15,7 @@ from proxlin.experiments.workload import Workload, fresh_net, workload
 
 _ROWS = 2000  # looked at, evenly spread; enough for a histogram
 _SHOWN = 6  # images of each kind
+_NETS = 8  # of a data set that are looked at with every p
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,10 @@ class Inspection:
 
 
 def worst_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[Cell]:
-    """For each data set the finished cells with most outliers, one for each method and loss."""
+    """For each data set the finished cells with most outliers, one for each method and loss.
+
+    Many methods are shown with the lowest p alone, and with squared errors.
+    """
     finished = chosen(cells, records)
     most: dict[str, float] = {}
     for cell in finished:
@@ -54,7 +58,16 @@ def worst_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[Ce
     for cell in finished:
         if cell.outliers == most[cell.dataset]:
             found.setdefault((cell.dataset, family(cell.method), str(cell.p)), cell)
-    return list(found.values())
+    return [cell for dataset in most for cell in _few(dataset, list(found.values()))]
+
+
+def _few(dataset: str, cells: list[Cell]) -> list[Cell]:
+    """Those of the data set; where that is too many to look at, those of the lowest p."""
+    own = [cell for cell in cells if cell.dataset == dataset]
+    if len(own) <= _NETS:
+        return own
+    lowest = min(float(cell.p) for cell in own if cell.p != "mse")
+    return [cell for cell in own if cell.p in ("mse", lowest)]
 
 
 def inspect_cell(cell: Cell, record: Record) -> Inspection:

@@ -51,7 +51,7 @@ def draw_curves(
             curve.y,
             color=curve.colour,
             label=curve.label,
-            marker=curve.marker or ("o" if len(curve.x) == 1 else None),  # a lone point has no line
+            marker=curve.marker or ("o" if len(set(curve.x)) == 1 else None),  # a point, no line
             markersize=3.5 if curve.dashed else 5,
             linestyle="--" if curve.dashed else "-",
             linewidth=1.1 if curve.dashed else 1.8,
