@@ -2,13 +2,15 @@ import json
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from types import SimpleNamespace
 
 import matplotlib.image
 import pytest
 
 from proxlin import cli
 from proxlin.commands import demo, terminal
-from proxlin.demo import SharePoint
+from proxlin.demo import SharePoint, training
+from proxlin.result import Status
 
 
 def is_picture(path):
@@ -47,6 +49,16 @@ def test_demo_shows_a_table_and_says_where_the_report_is(run, tmp_path, monkeypa
     assert told.endswith("\nReport: here[a]/report.html\n")
     page = (tmp_path / "here[a]" / "report.html").read_text()
     assert "proxlin demo --seconds 0.1 --ratio 0.01 --seed 0" in page
+
+
+def test_ctrl_c_ends_the_demo_at_once(run, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        return SimpleNamespace(status=Status.INTERRUPTED)
+
+    monkeypatch.setattr(training, "minimize", interrupted)
+    code, told, error = run("demo", "--out", tmp_path)
+    assert (code, told, error) == (130, "", "Interrupted: there is no report.\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_datasets_are_listed_with_their_sizes(run):

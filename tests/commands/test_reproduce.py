@@ -214,7 +214,7 @@ def test_quiet_prints_nothing_and_others_print_where_the_files_are(run, tmp_path
     assert run(*where, "--quiet") == (0, "", "")
     code, told, error = run(*where)
     assert (code, error) == (0, "")
-    assert told.splitlines()[0] == "1 cells, 0 of them run now."
+    assert "1 cells, 0 of them run now." in told.splitlines()
     files = ("table1.csv", "table1.md", "table1.tex", "table1-report.html")
     assert told.splitlines()[-4:-1] == [str(tmp_path / name) for name in files[:3]]
     assert told.splitlines()[-1] == f"Report: {tmp_path / files[3]}"

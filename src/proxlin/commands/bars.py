@@ -69,10 +69,10 @@ class Bars:
             self._notes.cleanup()
 
     def begin(self, stage: str, jobs: int) -> None:
-        """A bar for all jobs of the stage, under those of earlier stages."""
+        """A bar for all jobs of the stage, under those of earlier stages; 0 jobs: it only moves."""
         self._total, self._done = jobs, 0
-        told = f"0 of {jobs}"
-        self._stage = self._progress.add_task(stage, total=max(jobs, 1), told=told)
+        told = f"0 of {jobs}" if jobs else ""
+        self._stage = self._progress.add_task(stage, total=jobs or None, told=told)
 
     def callbacks(self, job: Any) -> tuple[Callback, ...]:
         """Move the bar of a job of this process."""

@@ -11,8 +11,9 @@ from typing import Annotated
 import torch
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from proxlin.commands.interrupts import Interrupts
+from proxlin.commands.tables import show_table
 from proxlin.commands.terminal import console, make_writable, say
 from proxlin.demo import (
     LOSSES,
@@ -43,13 +44,27 @@ def demo(
     """Squared error against robust losses on digits with outliers; ends with a report."""
     make_writable(out)
     torch.set_num_threads(1)  # the net is so small that threads would wait for each other
+    try:
+        with Interrupts():
+            result, points, report = _carry_out(
+                out, seconds=seconds, ratio=ratio, seed=seed, show=not as_json
+            )
+    except KeyboardInterrupt:
+        typer.echo("Interrupted: there is no report.", err=True)
+        raise typer.Exit(130) from None
+    _show(result, points, report, as_json)
+
+
+def _carry_out(
+    out: Path, *, seconds: float, ratio: float, seed: int, show: bool
+) -> tuple[Demo, list[SharePoint], Path]:
     with Progress(
         TextColumn("{task.description:>22}"),
         BarColumn(),
         TextColumn("{task.fields[told]}"),
         TimeElapsedColumn(),
         console=console,
-        disable=as_json or not console.is_terminal,
+        disable=not (show and console.is_terminal),
     ) as bars:
         result = run_demo(ratio=ratio, seconds=seconds, seed=seed, watch=_one_bar_each(bars))
         others = [share for share in SHARES if share != ratio]
@@ -59,9 +74,10 @@ def demo(
             seed=seed,
             watch=_one_bar(bars, "other shares", len(LOSSES) * len(others)),
         )
-    command = f"proxlin demo --seconds {seconds:g} --ratio {ratio:g} --seed {seed}"
-    report = _write(result, points, command, out)
-    _show(result, points, report, as_json)
+        bars.update(bars.task_ids[-1], completed=len(LOSSES) * len(others), told="")
+        bars.add_task("drawing the report", total=None, told="")
+        command = f"proxlin demo --seconds {seconds:g} --ratio {ratio:g} --seed {seed}"
+        return result, points, _write(result, points, command, out)
 
 
 def _one_bar_each(bars: Progress) -> Callable[[str], tuple[Callback, ...]]:
@@ -106,23 +122,5 @@ def _show(result: Demo, points: list[SharePoint], report: Path, as_json: bool) -
         }
         console.print_json(json.dumps(told))
         return
-    table = Table(
-        title=f"Completing digits, {result.ratio:.0%} of the training answers are outliers"
-    )
-    table.add_column("trained with")
-    for heading in ("error, clean rows", "error, test rows", "outliers found", "seconds"):
-        table.add_column(heading, justify="right")
-    for row in result.rows:
-        table.add_row(
-            row.name,
-            f"{row.clean_error:.4f}",
-            f"{row.test_error:.4f}",
-            f"{100 * row.outlier_recall:.1f} %",
-            f"{row.result.seconds:.1f}",
-        )
-    console.print(table)
-    say(
-        "Errors are mean absolute differences of pixels in [0, 1]; outliers found is their share"
-        " among the rows that fit worst."
-    )
+    show_table(demo_table(result))
     say(f"Report: {report}")

@@ -12,6 +12,7 @@ import typer
 from proxlin.commands.bars import Bars
 from proxlin.commands.interrupts import Interrupts
 from proxlin.commands.lists import split
+from proxlin.commands.tables import show_table
 from proxlin.commands.terminal import console, make_writable, say
 from proxlin.experiments.catalog import EXHIBITS, exhibit
 from proxlin.experiments.config import METHODS
@@ -130,7 +131,7 @@ def _show(made: Reproduction, what: str, quiet: bool, as_json: bool) -> None:
             "cells": len(outcome.records),
             "made_now": outcome.made,
             "failures": made.failures,
-            "scores": [vars(score) for score in made.scores],
+            "scores": [vars(score) for score in made.written.scores],
             "files": [str(path) for path in made.files],
             "report": str(made.files[-1]),
         }
@@ -140,8 +141,11 @@ def _show(made: Reproduction, what: str, quiet: bool, as_json: bool) -> None:
         typer.echo(f"failed: {name}: {sentence}", err=True)
     if quiet:
         return
+    for table in made.written.tables:
+        if table.rows:
+            show_table(table)
     say(f"{len(outcome.records)} cells, {outcome.made} of them run now.")
-    for score in made.scores:
+    for score in () if made.written.tables else made.written.scores:  # tables say it themselves
         say(f"{score}.")
     *others, report = made.files
     for path in others:

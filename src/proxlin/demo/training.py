@@ -13,7 +13,7 @@ from proxlin.loss import Exponent
 from proxlin.minimize import Callback, minimize
 from proxlin.models import mlp_regressor
 from proxlin.problem import Problem
-from proxlin.result import Result
+from proxlin.result import Result, Status
 from proxlin.terms import Ridge
 
 LOSSES: dict[str, Exponent] = {"squared error": "mse", "l2 norm": 2.0, "l1 norm": 1.0}
@@ -150,6 +150,8 @@ def _train(
         callbacks=callbacks,
         held_out=problem.rows.take(order[:held]),
     )
+    if result.status is Status.INTERRUPTED:  # half a comparison shows nothing
+        raise KeyboardInterrupt
     return problem, result
 
 

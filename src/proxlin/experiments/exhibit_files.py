@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +23,16 @@ from proxlin.experiments.figures import CAPTIONS, figure1, figure2, figure3, fig
 from proxlin.experiments.store import Record
 from proxlin.experiments.tables import Score, compare, layouts, runs, scores
 from proxlin.files import write_whole
-from proxlin.report import Picture, write_picture, write_report, write_tables
+from proxlin.report import Picture, Table, write_picture, write_report, write_tables
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an exhibit became."""
+
+    files: list[Path]  # the report last
+    scores: list[Score]  # how it stands to the paper
+    tables: list[Table]  # of the exhibit itself; a figure has none
 
 
 def write_exhibit(
@@ -33,8 +43,8 @@ def write_exhibit(
     records: Mapping[str, Record],
     accuracies_of: Mapping[str, Record],
     failures: Mapping[str, str],
-) -> tuple[list[Path], list[Score]]:
-    """Write what the records show into `out`; the files, the report last, and the scores.
+) -> Written:
+    """Write what the records show into `out`.
 
     `accuracies_of` has the records of the classifiers by the names of the cells.
     """
@@ -46,10 +56,13 @@ def write_exhibit(
     remarks = (*(f"{score}." for score in found), *caveats(exhibit.grid))
     accuracy_tables = [] if accuracy.empty else accuracy_layouts(accuracy, remarks)
     picture = None
+    tables: list[Table] = []
     if exhibit.name == "table1":
-        files = write_tables(out, exhibit.name, table, layouts(table, remarks))
+        tables = layouts(table, remarks)
+        files = write_tables(out, exhibit.name, table, tables)
     elif exhibit.name == "accuracy":
-        files = write_tables(out, exhibit.name, accuracy, accuracy_tables)
+        tables = accuracy_tables
+        files = write_tables(out, exhibit.name, accuracy, tables)
     else:
         losses = points(cells, records)
         figure = _figure(exhibit, cells, records, losses, frame)
@@ -70,7 +83,7 @@ def write_exhibit(
     )
     path, pictures = out / f"{exhibit.name}-report.html", out / "pictures"
     files.append(write_report(report, path, pictures=pictures, prefix=f"{exhibit.name}-"))
-    return files, found
+    return Written(files, found, tables)
 
 
 def _figure(

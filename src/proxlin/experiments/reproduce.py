@@ -11,10 +11,9 @@ from proxlin.experiments.cell import run_cell
 from proxlin.experiments.choice import chosen, group
 from proxlin.experiments.classify import Classified, classify
 from proxlin.experiments.config import Cell, has_images
-from proxlin.experiments.exhibit_files import write_exhibit
+from proxlin.experiments.exhibit_files import Written, write_exhibit
 from proxlin.experiments.runner import Engine, Outcome, Watch, pending, run
 from proxlin.experiments.store import Store
-from proxlin.experiments.tables import Score
 from proxlin.files import clear_parts
 from proxlin.lock import locked
 from proxlin.parallel import Communicator, alone, communicator
@@ -29,8 +28,12 @@ class Reproduction:
 
     outcome: Outcome
     classified: Outcome = field(default_factory=Outcome)
-    files: list[Path] = field(default_factory=list)
-    scores: list[Score] = field(default_factory=list)
+    written: Written = field(default_factory=lambda: Written([], [], []))
+
+    @property
+    def files(self) -> list[Path]:
+        """Everything that was written, the report last."""
+        return self.written.files
 
     @property
     def failures(self) -> dict[str, str]:
@@ -127,7 +130,9 @@ def _finish(
             accuracy_store(out), jobs, classify,
             stage="classifying", engine=engine, watch=watch,
         )  # fmt: skip
-    made.files, made.scores = write_exhibit(
+    if watch is not None:
+        watch.begin("drawing the report", 0)
+    made.written = write_exhibit(
         exhibit, cells, out,
         records=made.outcome.records,
         accuracies_of=made.classified.records,

@@ -49,7 +49,7 @@ class Watch(Protocol):
     folder: Path | None  # where workers of this machine note how far they are, if anywhere
 
     def begin(self, stage: str, jobs: int) -> None:
-        """So many jobs of a stage are about to run."""
+        """So many jobs of a stage are about to run; 0: the stage is not made of jobs."""
         ...
 
     def callbacks(self, job: Job) -> tuple[Callback, ...]:

@@ -128,18 +128,20 @@ def layouts(table: pd.DataFrame, remarks: tuple[str, ...] = ()) -> list[Table]:
     shown = " / ".join(_TITLES[loss] for loss in LOSSES)
     found = []
     for dataset, part in table.groupby("dataset", sort=False):
-        rows = []
+        published_too = bool(part["f_obj_paper"].notna().any())
+        rows: list[tuple[Field, ...]] = []
         for key, lines in part.groupby(["outliers", "p"], sort=False):
             ours = {str(line["method"]): line for _, line in lines.iterrows()}
-            rows.append(
-                (*map(_short, key), *(_losses(ours.get(m)) for m in methods), _paper(lines))
-            )
+            paper = (_paper(lines),) if published_too else ()
+            rows.append((*map(_short, key), *(_losses(ours.get(m)) for m in methods), *paper))
         found.append(
             Table(
                 f"{dataset}: {shown}",
-                ("outliers", "p", *methods, "paper's best"),
+                ("outliers", "p", *methods, *(("paper's best",) if published_too else ())),
                 rows,
-                ("Bold figures are below the lowest that the paper has for them.",),
+                ("Bold figures are below the lowest that the paper has for them.",)
+                if published_too
+                else (),
             )
         )
     return [*found, _times(table, methods, remarks)]

@@ -18,7 +18,7 @@ from proxlin.files import write_whole
 from proxlin.report.drawing import page_svg, svg_bytes, write_drawing
 from proxlin.report.palette import DARK, LIGHT
 from proxlin.report.parts import Picture, Report
-from proxlin.report.table import Figures, Table, is_empty, plain, sort_value
+from proxlin.report.table import Figures, numeric_columns, plain, sort_value
 
 _SMALLEST = 0.7  # of its natural size: a wide drawing is not shown smaller but can be scrolled
 
@@ -104,7 +104,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         kind=lambda part: type(part).__name__,
-        numeric=_numeric_columns,
+        numeric=numeric_columns,
         sort_value=sort_value,
         plain=plain,
     )
@@ -127,13 +127,3 @@ def _drawings(
         least = 0 if width < 700 else round(width * _SMALLEST)
         found.append((svg, round(width), least))
     return found
-
-
-def _numeric_columns(table: Table) -> list[bool]:
-    """Which columns hold numbers and empty fields alone, and at least one number."""
-    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.headings)
-    return [
-        any(sort_value(item) is not None for item in column)
-        and all(sort_value(item) is not None or is_empty(item) for item in column)
-        for column in columns
-    ]

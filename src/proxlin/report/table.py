@@ -157,8 +157,17 @@ def sort_value(item: Field) -> float | None:
     return None if found is None else float(found[0].replace(",", ""))
 
 
-def is_empty(item: Field) -> bool:
-    """Whether the field says nothing."""
+def numeric_columns(table: Table) -> list[bool]:
+    """Which columns hold numbers and empty fields alone, and at least one number."""
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.headings)
+    return [
+        any(sort_value(item) is not None for item in column)
+        and all(sort_value(item) is not None or _is_empty(item) for item in column)
+        for column in columns
+    ]
+
+
+def _is_empty(item: Field) -> bool:
     return plain(item).strip() in ("", _EMPTY)
 
 
