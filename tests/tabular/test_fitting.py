@@ -166,6 +166,14 @@ def test_pandas_tables_whatever_their_index_and_names():
         fit_table([[1, 2]], FitSettings())
 
 
+def test_targets_of_absurd_sizes_end_without_a_warning():
+    target = [5e-324, 1e150, 1e-320, 1e150, 5e-324, -1e150, 1e-320, 5e-324] * 4
+    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=32), "y": target})
+    for leverage in (False, True):
+        outcome = outcome_of(frame, targets=("y",), leverage=leverage)
+        assert np.isfinite(outcome.trained.scores).all()
+
+
 def test_one_row_cannot_be_learned_from():
     frame = houses(2, bad=0)
     with pytest.raises(InvalidInputError):

@@ -20,6 +20,7 @@ MOST_LEVELS = 50
 
 _ROWS_A_LEVEL = 2  # on average, or the column tells rows apart instead of grouping them
 _RARE = 3  # levels with fewer rows teach nothing and count as never seen
+_LEAST_SCALE = 1e-30  # of the farthest cell, so that scaled numbers can be squared
 _TOLD_MISSING = 0.01  # share of missing cells from which on a column gets an indicator
 _IDENTIFIER = re.compile(r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$")
 
@@ -162,7 +163,7 @@ def _scaling(known: Vector) -> tuple[float, float]:
     away = np.abs(known - center)
     if np.mean(away == 0) > 0.5:
         scale = max(scale, float(np.median(away[away > 0])))
-    return center, scale
+    return center, max(scale, _LEAST_SCALE * float(away.max()))
 
 
 def _is_identifier(name: str, column: pd.Series[Any]) -> bool:
