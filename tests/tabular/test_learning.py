@@ -107,6 +107,6 @@ def test_columns_in_any_order_extra_ones_said_missing_ones_refused():
 
 
 def test_far_cells_are_cut_so_that_nets_can_square_them():
-    encoding = encoding_of(a=[1.0, 2.0, 3.0, 4.0])
-    encoded, _ = encoding.encode(pd.DataFrame({"a": [1e140, -1e140]}))
-    assert np.isfinite(encoded.astype(np.float32) ** 2).all()
+    for cells in ([1.0, 2.0, 3.0, 4.0], [5e-324, 1e-320, 5e-324]):
+        encoded, _ = encoding_of(a=cells).encode(pd.DataFrame({"a": [1e140, -1e140]}))
+        assert np.isfinite(encoded.astype(np.float32) ** 2).all()

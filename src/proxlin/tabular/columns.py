@@ -56,7 +56,8 @@ class NumberColumn:
 
     def scaled(self, values: Vector) -> Vector:
         """Plain numbers to scaled ones."""
-        return (values - self.center) / self.scale
+        with np.errstate(over="ignore"):  # a later cell may be infinitely far out
+            return (values - self.center) / self.scale
 
     def plain(self, scaled: Vector) -> Vector:
         """Scaled numbers to plain ones."""
