@@ -10,6 +10,7 @@ TABLES = (
     "jacobians",
     "sadm",
     "memory",
+    "scaling",
     "checkpoints",
     "convergence",
     "regression",

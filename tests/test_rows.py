@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from proxlin.errors import InvalidInputError
-from proxlin.rows import DatasetRows, Shuffler, TensorRows, as_rows
+from proxlin.rows import DatasetRows, Shuffler, TensorRows, as_rows, evenly_spread
 
 
 @settings(deadline=None)
@@ -138,3 +138,20 @@ def test_bad_rows_are_one_sentence(build, words):
         build()
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_rows_evenly_spread_stay_among_the_rows():
+    for n_rows in (1, 5, 2048, 2**24 + 1, 78_125_000, 10**9):
+        numbers = evenly_spread(n_rows, 2048)
+        assert len(numbers) == min(n_rows, 2048)
+        assert int(numbers[0]) == 0
+        assert int(numbers[-1]) == n_rows - 1
+        assert bool((numbers.diff() > 0).all())
+
+
+def test_batches_of_very_many_rows_need_no_order():
+    batches = Shuffler(10**9, 64, torch.Generator().manual_seed(0))
+    index = torch.cat([batches.next() for _ in range(100)])
+    assert not len(batches.order)
+    assert 0 <= int(index.min()) < 10**8
+    assert 9 * 10**8 < int(index.max()) < 10**9

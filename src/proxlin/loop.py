@@ -18,6 +18,7 @@ from proxlin.parallel import check_same_point
 from proxlin.problem import Problem
 from proxlin.progress import Callback, Progress
 from proxlin.result import History, Result, Status
+from proxlin.rows import evenly_spread
 
 _LOG = logging.getLogger("proxlin")
 
@@ -216,7 +217,7 @@ class Run:
         candidates = self.method.candidates(state)
         if len(candidates) == 1:
             return candidates[0]
-        rows = torch.linspace(0, self.problem.n_rows - 1, min(self.problem.n_rows, _SAMPLE)).long()
+        rows = evenly_spread(self.problem.n_rows, _SAMPLE)
         return min(candidates, key=lambda theta: self.problem.objective(theta, rows))
 
     def _due(self) -> bool:

@@ -17,6 +17,8 @@ from proxlin.file_rows import FileRows
 
 Batch = tuple[Tensor, ...]
 
+_MOST_ORDERED = 2**26  # rows whose order is kept, 8 bytes each
+
 
 class Rows(Protocol):
     """A table of rows that can be taken by index; `len(rows)` is their number."""
@@ -129,11 +131,18 @@ def as_rows(data: Any) -> Rows:
     )
 
 
+def evenly_spread(n_rows: int, count: int) -> Tensor:
+    """At most `count` row numbers, evenly spread over all, the first and the last among them."""
+    exact = torch.float64 if n_rows > 2**24 else torch.float32  # which counts no further
+    return torch.linspace(0, n_rows - 1, min(n_rows, count), dtype=exact).long()
+
+
 @dataclass(eq=False)
 class Shuffler:
     """Batches of row numbers, in rounds: no row twice in a round, a new order in each.
 
-    Every row comes once in a round if the batch size divides their number.
+    Every row comes once in a round if the batch size divides their number. The order of more than
+    2^26 rows would fill the memory; they are drawn independently, which hardly ever repeats one.
     """
 
     n_rows: int
@@ -147,6 +156,8 @@ class Shuffler:
 
     def next(self) -> Tensor:
         """The row numbers of the next batch; a last short batch is left out of its round."""
+        if self.n_rows > _MOST_ORDERED and self.batch_size < self.n_rows:
+            return torch.randint(self.n_rows, (self.batch_size,), generator=self.generator)
         if self.visited + self.batch_size > len(self.order):
             self.order = torch.randperm(self.n_rows, generator=self.generator)
             self.visited = 0

@@ -11,6 +11,7 @@ from proxlin.metric import Euclidean
 from proxlin.model import ConvexModel
 from proxlin.parallel import clock_of
 from proxlin.problem import Problem
+from proxlin.rows import evenly_spread
 from proxlin.subproblem import ADMM
 
 _SOLVER = ADMM(max_steps=1000, tolerance=1e-4)
@@ -25,7 +26,7 @@ def sampled_stationarity(
     objective: it stays above zero at a minimiser of the full one, by the scatter of the rows.
     """
     check_count("rows", rows)
-    index = torch.linspace(0, problem.n_rows - 1, min(rows, problem.n_rows)).long()
+    index = evenly_spread(problem.n_rows, rows)
     model = ConvexModel(problem.restricted(index), theta, Euclidean())
     clock = clock_of(problem.communicator)
     solved = _SOLVER.solve(model, deadline=Budget(max_seconds, None, clock))
