@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proxlin.checkpoint import Keeper
 from proxlin.estimators import RobustRegressor, regression_learner
 from proxlin.estimators.net_fit import regression_problem
 from tests.tabular.tables import houses
@@ -240,6 +241,29 @@ def test_any_small_table_ends_with_success_or_code_2(run, tmp_path, rows):
     assert (code == 2) == error.startswith("proxlin: ")
 
 
+def test_an_interrupted_fit_goes_on_from_its_checkpoint(run, house_file, tmp_path, monkeypatch):
+    due = Keeper.due
+
+    def pressed(keeper, step):
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return due(keeper, step)
+
+    place, kept = tmp_path / "model", tmp_path / "kept"
+    arguments = ("fit", house_file, "--targets", "price", "--hidden", "4", "--seconds", "3")
+    arguments += ("--out", place, "--checkpoint", kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "due", pressed)
+        code, _, error = run(*arguments)
+    assert code == 130
+    assert error.endswith("the same command goes on from the checkpoint.\n")
+    assert not place.exists()
+    assert list(kept.rglob("*.safetensors"))
+    code, _, error = run(*arguments)
+    assert code == 0, error
+    assert "checkpoint" not in json.loads((place / "metrics.json").read_text())["settings"]
+
+
 def test_ctrl_c_while_training_leaves_nothing(run, house_file, tmp_path, monkeypatch):
     presses = []
 
@@ -257,3 +281,9 @@ def test_ctrl_c_while_training_leaves_nothing(run, house_file, tmp_path, monkeyp
     assert error == "Interrupted: nothing was written.\n"
     assert presses
     assert not list(tmp_path.iterdir())
+
+
+def test_a_linear_model_needs_no_checkpoint(run, house_file, tmp_path):
+    code, out, error = run("fit", house_file, "--targets", "price", "--checkpoint", tmp_path)
+    assert (code, out) == (2, "")
+    assert "--checkpoint keeps the training of nets" in error

@@ -81,12 +81,14 @@ def assert_equal_runs(group, p, name, method, steps, **terms):
 
 def check_methods_equal_one_process(group):
     for name, (method, steps) in METHODS.items():
-        for p in (1.0, 2.0, "mse"):
+        for p in (1.0, 2.0, "mse") if group.size == 2 else (1.0,):
             if p != "mse" or name not in CONVEX:
                 assert_equal_runs(group, p, name, method, steps)
 
 
 def check_terms_equal_one_process(group):
+    if group.size > 2:
+        return  # the same sums as without terms, which are checked with any number of processes
     for terms in ({"regularizer": Lasso(1e-2)}, {"constraint": NonNegative()}):
         assert_equal_runs(group, 1.0, "probed", Probed(batch_size=32), 12, **terms)
         assert_equal_runs(group, 1.0, "mbo-sadm", *METHODS["mbo-sadm"], **terms)

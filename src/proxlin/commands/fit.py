@@ -18,6 +18,7 @@ from proxlin.commands.stages import Stages
 from proxlin.commands.terminal import console, printable, say
 from proxlin.errors import InvalidInputError
 from proxlin.loss import Exponent
+from proxlin.result import Status
 from proxlin.tabular import FitSettings, fit_table, read_table_file
 from proxlin.tabular.columns import show_plain
 from proxlin.tabular.folder import check_destination, write_folder
@@ -25,6 +26,7 @@ from proxlin.tabular.outcome import Outcome
 from proxlin.tabular.pages import fit_report, lead
 
 _INTERRUPTED = "Interrupted: nothing was written."
+_KEPT = "Interrupted: no model was written; the same command goes on from the checkpoint."
 
 
 def fit(
@@ -106,7 +108,10 @@ def fit(
             rows = read_table_file(table, separator=separator)
             others = None if test is None else read_table_file(test, separator=separator)
             fitted = fit_table(rows, settings, test=others, tell=stages)
-            interrupts.check()  # training hears Ctrl-C itself and returns the best so far
+            # Training hears Ctrl-C itself and returns the best so far.
+            interrupts.check()
+            if fitted.model.estimator.result_.status is Status.INTERRUPTED:
+                raise KeyboardInterrupt
             stages("measuring")
             outcome = Outcome.of(fitted, table.name)
             stages("writing the report")
@@ -115,7 +120,8 @@ def fit(
             if leads():
                 write_folder(out, files, overwrite=overwrite)
     except KeyboardInterrupt:
-        typer.echo(_INTERRUPTED, err=True)
+        if leads():
+            typer.echo(_INTERRUPTED if checkpoint is None else _KEPT, err=True)
         raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps({**outcome.metrics, "folder": str(out)}, indent=1))

@@ -6,8 +6,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 import torch
 
@@ -27,6 +28,7 @@ class SharedClock:
         self._communicator = communicator
         self._clock = clock
         self._interrupted = False
+        self._before: Any = None  # the handler of Ctrl-C outside
         self._now = 0.0
         self.renew()
 
@@ -49,16 +51,19 @@ class SharedClock:
         if threading.current_thread() is not threading.main_thread():  # Python forbids it there
             yield
             return
-        before = signal.signal(signal.SIGINT, self._note)
+        self._before = signal.signal(signal.SIGINT, self._note)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, self._before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._interrupted:
             signal.default_int_handler(number, frame)
         self._interrupted = True
+        if callable(self._before):  # whoever keeps count of them should know
+            with suppress(KeyboardInterrupt):
+                self._before(number, frame)
 
 
 def clock_of(communicator: Communicator) -> Callable[[], float]:
