@@ -81,6 +81,14 @@ def test_looks_become_rarer_and_patience_grows_with_the_steps() -> None:
     assert not judge.hopeless(299)
 
 
+def test_a_point_without_a_loss_is_never_the_best() -> None:
+    judge = HeldOut(Problem(nn.Linear(1, 1), wave(10, 0), p=1), wave(10, 1))
+    judge.look([torch.full((2,), torch.nan)], 0)
+    judge.look([torch.full((2,), torch.nan), torch.ones(2)], 1)
+    assert judge.theta is not None
+    assert torch.equal(judge.theta, torch.ones(2))
+
+
 @pytest.mark.parametrize(
     ("held_out", "sentence"),
     [

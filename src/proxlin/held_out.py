@@ -40,7 +40,7 @@ class HeldOut:
     def look(self, candidates: list[Tensor], iteration: int) -> None:
         """Judge the points, and keep the best of them if none before was better."""
         self.next_look = iteration + max(1, math.ceil(_LOOKS * iteration))
-        losses = [float(self.problem.row_losses(theta).median()) for theta in candidates]
+        losses = [_median(self.problem.row_losses(theta)) for theta in candidates]
         self.latest, theta = min(zip(losses, candidates, strict=True), key=lambda pair: pair[0])
         if self.theta is None or self.latest < self.best:
             self.best, self.best_at, self.theta = self.latest, iteration, theta.clone()
@@ -48,3 +48,9 @@ class HeldOut:
     def hopeless(self, iteration: int) -> bool:
         """Whether the best point lies so far back that no better one is expected."""
         return iteration >= max(_PATIENCE * self.best_at, _LEAST)
+
+
+def _median(losses: Tensor) -> float:
+    """The median, infinite where it is no number: NaN would be smaller than nothing, for ever."""
+    value = float(losses.median())
+    return math.inf if math.isnan(value) else value

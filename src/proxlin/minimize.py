@@ -72,7 +72,7 @@ def minimize(
         The same call goes on from what it finds there; a run that was over is returned as it was,
         unless the budget that ended it was raised.
 
-    Ctrl-C ends the run and returns the best point so far.
+    Ctrl-C ends the run and returns the best point so far; before the first evaluation it raises.
 
     Under torchrun all processes make the same call and get the same result; the budgets, the seed
     and the start point of rank 0 count, and callbacks are called on every process.

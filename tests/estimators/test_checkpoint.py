@@ -1,10 +1,12 @@
 """Fits that were cut off and go on are the same fits."""
 
+import signal
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from proxlin import Checkpoints, Probed, RobustAutoencoder, RobustRegressor
+from proxlin import Checkpoints, Probed, RobustAutoencoder, RobustRegressor, Status
 from proxlin.errors import CheckpointError, InvalidInputError
 from proxlin.estimators.state import estimator_state
 
@@ -120,3 +122,23 @@ def test_what_could_not_go_on_is_refused(options, words):
         with pytest.raises(InvalidInputError) as caught:
             fit()
         assert words in str(caught.value)
+
+
+def test_ctrl_c_in_the_first_net_leaves_the_second_for_the_next_fit(tmp_path, monkeypatch):
+    x, y = rows()
+    kept = Checkpoints(tmp_path, every_steps=5)
+    real, left = Probed.step, [12]
+
+    def step(*given):
+        left[0] -= 1
+        if left[0] == 0:
+            signal.raise_signal(signal.SIGINT)
+        return real(*given)
+
+    monkeypatch.setattr(Probed, "step", step)
+    cut = regressor(checkpoint=kept).fit(x, y)
+    monkeypatch.undo()
+    assert cut.result_.status is Status.INTERRUPTED
+    assert not (tmp_path / "net-2").exists()
+    found = regressor(checkpoint=kept).fit(x, y)
+    assert np.array_equal(found.predict(x), regressor().fit(x, y).predict(x))

@@ -30,7 +30,7 @@ from proxlin.estimators.tables import Array, as_array
 from proxlin.loss import RowLoss
 from proxlin.methods.sizes import fitting_batch_size
 from proxlin.models import linear_regressor
-from proxlin.result import Result
+from proxlin.result import Result, Status
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,7 +102,10 @@ class RegressionLearner(RobustBase):
             line = self._line()
             line._learn_rows(replace(run, alpha=None), share)
             base, trust = line._base_, line.row_weights_
-            self._solve(run, trust, share, rough=True)
+            first = self._solve(run, trust, share, rough=True)
+            if first.status is Status.INTERRUPTED:  # a net on weights of half a net is no use
+                self._base_, self.row_weights_ = base, trust
+                return first
             rounds, later = 1, share * _NET_SHARE
         for _ in range(rounds):
             before, trust = trust, base * self._judge(run, base > 0)
