@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -144,7 +145,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--hop", type=float, default=30.0, help="microseconds, to read out")
     parser.add_argument("--bandwidth", type=float, default=1.2, help="GB a second, to read out")
-    parser.add_argument("--gigabytes", type=float, default=20.0, help="of the file; 0 for none")
+    parser.add_argument(
+        "--gigabytes",
+        type=float,
+        default=20.0,
+        help="of the file, at most two fifths of the free disk; 0 for none",
+    )
     parser.add_argument("--seconds", type=float, default=120.0, help="of training from the file")
     parser.add_argument("--folder", type=Path, default=Path("."), help="where the file is put")
     parser.add_argument("--work", choices=NETS, help="measure one net in this process")
@@ -160,9 +166,10 @@ def main(arguments: list[str] | None = None) -> None:
         console.print(speed_table(net, found[net]))
     assumed = Network(1e-6 * options.hop, 1e9 * options.bandwidth)
     console.print(read_out({net: costs[1] for net, costs in found.items()}, assumed))
-    if options.gigabytes:
+    room = 0.4 * shutil.disk_usage(options.folder).free / 1e9
+    if gigabytes := min(options.gigabytes, room):
         command = [sys.executable, "-m", "benchmarks.out_of_core", "--folder", str(options.folder)]
-        command += ["--gigabytes", str(options.gigabytes), "--seconds", str(options.seconds)]
+        command += ["--gigabytes", str(gigabytes), "--seconds", str(options.seconds)]
         told = subprocess.run(command, check=True, capture_output=True, text=True)
         console.print(file_table(json.loads(told.stdout)))
 

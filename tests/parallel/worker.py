@@ -31,7 +31,7 @@ from proxlin import (
     minimize,
 )
 from proxlin.errors import CommunicationError, InvalidInputError
-from proxlin.parallel import alone, communicator
+from proxlin.parallel import alone, check_same_point, communicator
 from tests.parallel.problems import net, own_part, table
 
 RIDGE = Ridge(1e-3)
@@ -208,11 +208,27 @@ def check_disagreement_is_refused(group):
         Problem(net(), (x[group.rank :], y[group.rank :]))
     with pytest.raises(InvalidInputError, match="at least one row"):
         Problem.sharded(net(), None)
+    with pytest.raises(CommunicationError, match="drifted apart"):
+        check_same_point(group, torch.full((3,), float(group.rank)))
+
+
+def check_too_little_memory_is_met_alike(group):
+    """Where the rows of one share are too many, all go matrix-free: nobody waits for the others."""
+    method = MBO(solver=SADM(max_steps=4, min_steps=2), max_bytes=8000)
+    expected = minimize(by_one(), method, max_seconds=None, max_iter=1)
+    for problem in both(group.rank, group.size):
+        found = minimize(problem, method, max_seconds=None, max_iter=1)
+        assert found.objective == pytest.approx(expected.objective, rel=1e-3)
+        assert_same_everywhere(group, found.theta)
 
 
 def main():
     group = communicator()
-    checks = [check for name, check in sorted(globals().items()) if name.startswith("check_")]
+    checks = [
+        check
+        for name, check in sorted(globals().items())
+        if name.startswith("check_") and check.__module__ == __name__
+    ]
     for check in checks:
         check(group)
         if group.leads:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TypeVar
 
 from proxlin.checkpoint.keeper import Keeper
@@ -34,14 +33,6 @@ class SharedKeeper(Keeper):
             self.signals.hold()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
-
     @property
     def asked_to_stop(self) -> bool:
         """Whether a signal to any process wants the run to end after this step."""
@@ -53,7 +44,8 @@ class SharedKeeper(Keeper):
 
     def due(self, step: int) -> bool:
         """Whether rank 0 finds that it is time."""
-        return bool(self._communicator.first(super().due(step)))
+        time_for_it = self._communicator.leads and super().due(step)
+        return any(self._communicator.largest([float(time_for_it)]))
 
     def keep(self, step: int, memory: dict[str, Any], *, wait: bool = False) -> list[str]:
         """Rank 0 begins to write; what went wrong is known to all."""

@@ -74,9 +74,9 @@ class Gathered(Linearization):
             found = self._own.rows()
         except MemoryBudgetError as error:
             reason = str(error)
-        refusals = [told for told in self._communicator.each(reason) if told]
-        if refusals or found is None:
-            raise MemoryBudgetError(refusals[0])
+        (refused,) = self._communicator.largest([float(found is None)])
+        if refused or found is None:
+            raise MemoryBudgetError(next(filter(None, self._communicator.each(reason))))
         return self._share.spread(found, self._communicator)
 
 
