@@ -18,7 +18,7 @@ from safetensors.torch import load, save
 
 from proxlin.checkpoint.parts import Parts
 from proxlin.errors import CheckpointError
-from proxlin.files import write_whole
+from proxlin.files import clear_parts, write_whole
 
 FORMAT = 1  # of the files; a change that older versions cannot read raises it
 
@@ -86,8 +86,7 @@ class Shelf:
 
     def tidy(self) -> None:
         """Remove what a killed process left unfinished. Only for the holder of the folder."""
-        for part in self.folder.glob(".*.part"):  # folders below may belong to others
-            part.unlink(missing_ok=True)
+        clear_parts(self.folder)
         for number in set(self.numbers("safetensors")) - set(self.numbers()):
             self.path(number, "safetensors").unlink(missing_ok=True)
 

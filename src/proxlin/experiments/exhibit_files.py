@@ -35,6 +35,11 @@ class Written:
     tables: list[Table]  # of the exhibit itself; a figure has none
 
 
+def pictures(out: Path) -> Path:
+    """Where the pictures of the reports in the folder `out` are kept."""
+    return out / "pictures"
+
+
 def write_exhibit(
     exhibit: Exhibit,
     cells: list[Cell],
@@ -81,8 +86,8 @@ def write_exhibit(
         accuracy=accuracy_tables,
         figure=picture,
     )
-    path, pictures = out / f"{exhibit.name}-report.html", out / "pictures"
-    files.append(write_report(report, path, pictures=pictures, prefix=f"{exhibit.name}-"))
+    path = out / f"{exhibit.name}-report.html"
+    files.append(write_report(report, path, pictures=pictures(out), prefix=f"{exhibit.name}-"))
     return Written(files, found, tables)
 
 

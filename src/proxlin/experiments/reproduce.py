@@ -11,7 +11,7 @@ from proxlin.experiments.cell import run_cell
 from proxlin.experiments.choice import chosen, group
 from proxlin.experiments.classify import Classified, classify
 from proxlin.experiments.config import Cell, has_images
-from proxlin.experiments.exhibit_files import Written, write_exhibit
+from proxlin.experiments.exhibit_files import Written, pictures, write_exhibit
 from proxlin.experiments.runner import Engine, Outcome, Watch, pending, run
 from proxlin.experiments.store import Store
 from proxlin.files import clear_parts
@@ -94,7 +94,8 @@ def reproduce(
     cells = exhibit.grid.cells()
     with locked(out) if processes.leads else nullcontext():
         if processes.leads:
-            clear_parts(out)
+            for folder in (out, cell_store(out).folder, accuracy_store(out).folder, pictures(out)):
+                clear_parts(folder)
         if processes.size > 1:
             _share_out(processes, cell_store(out), cells, engine=engine, watch=watch)
         if not processes.leads:
