@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxlin.errors import InvalidInputError
+from proxlin.lock import locked
 from proxlin.tabular import FitSettings, RawTable, fit_table, load_model, save_model
 from proxlin.tabular.folder import check_destination, write_folder
 from proxlin.tabular.saved import model_files
@@ -145,30 +146,99 @@ import os, signal, sys
 from pathlib import Path
 from proxlin.tabular import folder
 
-def write(path, content, whole=folder.write_whole):
-    if path.name == "report.html":
-        os.kill(os.getpid(), signal.SIGKILL)
-    whole(path, content)
+steps = [int(sys.argv[2])]
 
-folder.write_whole = write
+def step(act):
+    def counted(*arguments):
+        act(*arguments)
+        steps.append(steps.pop() - 1)
+        if steps == [0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return counted
+
+folder.write_whole, os.rename = step(folder.write_whole), step(os.rename)
 files = {"model.json": b"2", "report.html": b"2"}
 folder.write_folder(Path(sys.argv[1]), files, overwrite=True)
 """
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs a signal of POSIX")
-@pytest.mark.parametrize("before", [None, b"1"])
-def test_killed_while_writing_leaves_the_old_folder_or_none(tmp_path, before):
+@pytest.mark.parametrize(  # two files are written, the old folder and the new are renamed
+    ("before", "steps"),
+    [(None, 1), (None, 2), (None, 3), (b"1", 1), (b"1", 2), (b"1", 3), (b"1", 4)],
+)
+def test_killed_at_any_step_leaves_the_old_folder_or_the_new(tmp_path, before, steps):
     if before is not None:
         write_folder(tmp_path / "m", {"model.json": before}, overwrite=False)
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "m")]
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "m"), str(steps)]
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run(command, env=found, check=False).returncode == -signal.SIGKILL
-    assert (tmp_path / "m").exists() == (before is not None)
-    if before is not None:
-        assert (tmp_path / "m" / "model.json").read_bytes() == before
+    check_destination(tmp_path / "m", overwrite=True)
+    new = steps == (3 if before is None else 4)
+    if new:
+        assert contents(tmp_path / "m") == {"model.json": b"2", "report.html": b"2"}
+    elif before is not None:
+        assert contents(tmp_path / "m") == {"model.json": before}
+    assert [path.name for path in tmp_path.iterdir()] == (["m"] if new or before else [])
     write_folder(tmp_path / "m", {"model.json": b"3"}, overwrite=True)
-    assert (tmp_path / "m" / "model.json").read_bytes() == b"3"
+    assert contents(tmp_path / "m") == {"model.json": b"3"}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ctrl_c_at_a_rename_leaves_one_whole_folder(tmp_path, monkeypatch, number):
+    write_folder(tmp_path / "m", {"model.json": b"1"}, overwrite=False)
+    rename, done = os.rename, []
+
+    def pressed(source, target):
+        rename(source, target)
+        done.append(target)
+        if len(done) == number:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path / "m", {"model.json": b"2"}, overwrite=True)
+    assert contents(tmp_path / "m") == {"model.json": str(number).encode()}
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_an_old_model_that_cannot_be_put_back_is_kept(tmp_path, monkeypatch):
+    write_folder(tmp_path / "m", {"model.json": b"1"}, overwrite=False)
+    rename = os.rename
+
+    def only_away(source, target):
+        if Path(target).name == "m":
+            raise OSError(5, "Input/output error")
+        rename(source, target)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "rename", only_away)
+        with pytest.raises(InvalidInputError, match=r"It is kept as .*old"):
+            write_folder(tmp_path / "m", {"model.json": b"2"}, overwrite=True)
+    assert not (tmp_path / "m").exists()
+    with pytest.raises(InvalidInputError, match="--overwrite"):
+        check_destination(tmp_path / "m", overwrite=False)
+    assert contents(tmp_path / "m") == {"model.json": b"1"}
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_what_others_are_writing_is_no_leftover(tmp_path):
+    working, foreign, namesake = (
+        tmp_path / name for name in (".m.12345678.part", ".m.abcdefgh.part", ".m.x.12345678.part")
+    )
+    for folder in (working, foreign, namesake):
+        (folder / "old").mkdir(parents=True)
+    (foreign / "thesis.txt").write_text("years of work")
+    with locked(working):
+        check_destination(tmp_path / "m", overwrite=True)
+        assert (working / "old").exists()
+    assert (foreign / "thesis.txt").exists()
+    assert (namesake / "old").exists()
+    assert not (tmp_path / "m").exists()
 
 
 def test_the_same_seed_gives_the_same_arrays():

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from proxlin.errors import InvalidInputError
-from proxlin.files import write_whole
+from proxlin.files import flush_folder, write_whole
+from proxlin.lock import locked
 
 MODEL, ARRAYS = "model.json", "model.safetensors"
 FILES = (MODEL, ARRAYS, "metrics.json", "predictions.csv", "report.html")
 
+_NEW, _OLD = "new", "old"  # in the folder beside, while a model is written
+_LOCK = "proxlin.lock"
+
 
 def check_destination(folder: Path, *, overwrite: bool) -> None:
-    """Refuse, before any work, a folder that could not be written or that holds other things."""
+    """Refuse, before any work, a folder that could not be written or that holds other things.
+
+    What a killed process left beside it is put right first: an old model is put back.
+    """
     try:
+        _clear_leftovers(Path(os.path.abspath(folder)))
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise InvalidInputError(f"{folder} is no folder; choose another --out.")
         if folder.exists():
@@ -30,7 +39,11 @@ def check_destination(folder: Path, *, overwrite: bool) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], *, overwrite: bool) -> None:
-    """Put all files into a folder beside, flush them to the disk, and give it its name."""
+    """Put all files into a folder beside, flush them to the disk, and give it its name.
+
+    An old folder is away between two renames; whatever happens there, it is put back, by this
+    call or, after a kill, by the next `check_destination`.
+    """
     check_destination(folder, overwrite=overwrite)
     whole = Path(os.path.abspath(folder))
     try:
@@ -39,21 +52,56 @@ def write_folder(folder: Path, files: Mapping[str, bytes], *, overwrite: bool) -
     except OSError as cause:
         raise _refusal(folder, cause) from cause
     try:
-        fresh, old = beside / "new", beside / "old"
-        for name, content in files.items():
-            write_whole(fresh / name, content)
-        with suppress(FileNotFoundError):
-            os.rename(whole, old)  # one rename away from the new folder, and back if that fails
-        try:
-            os.rename(fresh, whole)
-        except BaseException:
-            if old.exists():
-                os.rename(old, whole)
-            raise
+        with locked(beside):  # so that nobody takes it for a leftover
+            try:
+                for name, content in files.items():
+                    write_whole(beside / _NEW / name, content)
+                with suppress(FileNotFoundError):
+                    os.rename(whole, beside / _OLD)
+                os.rename(beside / _NEW, whole)
+                flush_folder(whole.parent)
+            finally:
+                _put_back(beside, whole)
     except OSError as cause:
         raise _refusal(folder, cause) from cause
     finally:
+        _remove(beside, whole)
+
+
+def _put_back(beside: Path, whole: Path) -> None:
+    """Give an old model that is nowhere else its name again."""
+    old = beside / _OLD
+    if not old.exists() or os.path.lexists(whole):
+        return
+    try:
+        os.rename(old, whole)
+    except OSError as cause:
+        raise InvalidInputError(
+            f"{whole} cannot be put back: {cause.strerror or cause}. It is kept as {old}; rename"
+            " it yourself."
+        ) from cause
+    flush_folder(whole.parent)
+
+
+def _remove(beside: Path, whole: Path) -> None:
+    if os.path.lexists(whole) or not (beside / _OLD).exists():  # the only copy stays
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _clear_leftovers(whole: Path) -> None:
+    """Put right what killed processes left of this folder, unless a living one works on it."""
+    name = re.compile(rf"\.{re.escape(whole.name)}\.[a-z0-9_]{{8}}\.part")
+    for beside in list(whole.parent.iterdir()) if whole.parent.is_dir() else ():
+        if not name.fullmatch(beside.name) or beside.is_symlink() or not beside.is_dir():
+            continue
+        if {path.name for path in beside.iterdir()} <= {_NEW, _OLD, _LOCK}:
+            with ExitStack() as held:
+                try:
+                    held.enter_context(locked(beside))
+                except InvalidInputError:
+                    continue
+                _put_back(beside, whole)
+            _remove(beside, whole)
 
 
 def _check_replaceable(folder: Path, *, overwrite: bool) -> None:
