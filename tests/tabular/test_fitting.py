@@ -66,6 +66,25 @@ def test_the_encoding_knows_the_training_rows_alone():
     pd.testing.assert_frame_equal(second.model.predict(new), first.model.predict(new))
 
 
+def test_targets_are_scaled_as_they_are_read_even_if_a_test_row_decides_how():
+    frame = pd.DataFrame({"x": range(40), "y": [f"{1 + row / 1000:.3f}" for row in range(40)]})
+    frame["y"] = frame["y"].str.replace(".", ",")  # 1,005 alone could mean a thousand and five
+    split = fit_table(frame, FitSettings(targets=("x",)))
+    frame.loc[split.test.rows - 1, "y"] = "1,5"
+    (target,) = fit_table(frame, FitSettings(targets=("y",))).model.encoding.targets
+    assert target.reading.comma
+    assert 1 <= target.center < 1.04
+    assert 0 < target.scale < 0.04
+
+
+def test_a_target_that_differs_in_test_rows_alone_is_refused():
+    frame = pd.DataFrame({"x": range(40), "y": 5.0, "z": np.arange(40) ** 2})
+    split = fit_table(frame, FitSettings(targets=("x",)))
+    frame.loc[split.test.rows - 1, "y"] = 6.0
+    with pytest.raises(InvalidInputError, match="always 5 in the training rows"):
+        fit_table(frame, FitSettings(targets=("y",)))
+
+
 def test_rows_without_a_target_are_left_out_and_said():
     frame = houses()
     frame.loc[5, "price"] = np.nan

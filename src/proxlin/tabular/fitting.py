@@ -14,7 +14,7 @@ from proxlin.errors import InvalidInputError
 from proxlin.estimators.state import estimator_state, restore_estimator
 from proxlin.tabular.columns import Matrix, NumberColumn
 from proxlin.tabular.encoding import TableEncoding
-from proxlin.tabular.learning import find_identifiers, learn_features, learn_target
+from proxlin.tabular.learning import find_identifiers, learn_features, learn_target, scale_target
 from proxlin.tabular.model import TableModel, bounded
 from proxlin.tabular.raw import RawTable
 from proxlin.tabular.settings import FitSettings
@@ -69,7 +69,8 @@ def fit_table(
     first = replace(known, frame=known.frame.iloc[train_rows])
     learned = learn_features(first, names, indicators=bool(targets))
     notes += learned.notes
-    encoding = TableEncoding(tuple(learned.columns), _scaled_targets(first, targets))
+    scaled = tuple(scale_target(target, first.frame[target.name]) for target in targets)
+    encoding = TableEncoding(tuple(learned.columns), scaled)
     _check_enough(encoding, len(train_rows), learned.notes)
     train, told = _part(encoding, known.frame, train_rows, kept)
     notes += [note for note in told if note not in notes]
@@ -145,15 +146,6 @@ def _split(rows: int, share: float, seed: int) -> tuple[Rows, Rows]:
     count = min(max(1, round(share * rows)), rows - 1)
     mixed = np.random.default_rng(seed).permutation(rows)
     return np.sort(mixed[count:]), np.sort(mixed[:count])
-
-
-def _scaled_targets(table: RawTable, known: Sequence[NumberColumn]) -> tuple[NumberColumn, ...]:
-    """The targets with the scaling of the training rows alone."""
-    found = []
-    for column in known:
-        fresh, _, _ = learn_target(table, column.name)
-        found.append(replace(fresh, reading=column.reading))
-    return tuple(found)
 
 
 def _part(

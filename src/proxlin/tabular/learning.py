@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pandas as pd
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.tabular.columns import CategoryColumn, Column, NumberColumn, Vector
-from proxlin.tabular.numbers import Cells, Numbers, find_numbers
+from proxlin.tabular.numbers import Cells, Numbers, find_numbers, read_numbers
 from proxlin.tabular.raw import RawTable
 
 MOST_LEVELS = 50
@@ -79,6 +79,19 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
             " and count as missing."
         )
     return NumberColumn(name, numbers.reading, center, scale, center), numbers.values, notes
+
+
+def scale_target(target: NumberColumn, cells: pd.Series[Any]) -> NumberColumn:
+    """The target read as before, with the scaling of these cells of training rows alone."""
+    values = read_numbers(cells, target.reading).values
+    known = values[np.isfinite(values)]
+    if known.min() == known.max():
+        raise InvalidInputError(
+            f"target {target.name!r} is always {known[0]:g} in the training rows: there is nothing"
+            " to learn."
+        )
+    center, scale = _scaling(known)
+    return replace(target, center=center, scale=scale, fill=center)
 
 
 def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: bool) -> None:
