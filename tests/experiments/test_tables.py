@@ -98,6 +98,23 @@ def test_time_to_the_objective_of_sgd():
     ]
 
 
+@pytest.mark.parametrize(("last", "shown"), [(4.0, "60.0 → 2.0"), (6.0, "60.0 → NA")])
+def test_a_time_is_reached_by_all_seeds_or_by_none(last, shown):
+    cells = Grid(
+        datasets=("mnist",), outliers=(0.0,), exponents=(1.0,), methods=("probed", "sgd"),
+        seeds=(0, 1),
+    ).cells()  # fmt: skip
+    ends = {("probed", 0): 4.0, ("probed", 1): last, ("sgd", 0): 5.0, ("sgd", 1): 5.0}
+    records = {
+        c.name: record((ends[c.method, c.seed],) * 3, history=[(2.0, ends[c.method, c.seed])])
+        for c in cells
+    }
+    (times,) = [
+        table for table in layouts(compare(runs(cells, records, (1.0,)))) if "time" in table.title
+    ]
+    assert times.rows[0][3] == shown
+
+
 def test_squared_error_stands_in_the_line_of_each_norm():
     cells = Grid(datasets=("mnist",), outliers=(0.0,), methods=("mse",)).cells()
     (cell,) = cells
