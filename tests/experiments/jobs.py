@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,4 +50,10 @@ def fail_at_three(job: Square, callbacks: Any) -> dict[str, Any]:
 def miss_data_at_three(job: Square, callbacks: Any) -> dict[str, Any]:
     if job.number == 3:
         raise DataError("no data for three.")
+    return square(job, callbacks)
+
+
+def die_at_three(job: Square, callbacks: Any) -> dict[str, Any]:
+    if job.number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
     return square(job, callbacks)

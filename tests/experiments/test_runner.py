@@ -3,11 +3,12 @@ import os
 
 import pytest
 
-from proxlin.errors import DataError, InvalidInputError
+from proxlin.errors import DataError, InvalidInputError, ProxlinError
 from proxlin.experiments.runner import Engine, Silent, run
 from proxlin.experiments.store import Store
 from tests.experiments.jobs import (
     Square,
+    die_at_three,
     fail_at_three,
     miss_data_at_three,
     square,
@@ -72,6 +73,15 @@ def test_a_failure_is_noted_and_the_others_go_on(store, engine, caplog):
 def test_missing_data_end_the_run(store, engine):
     with pytest.raises(DataError, match="no data for three"):
         run(store, JOBS, miss_data_at_three, engine=engine)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a signal of POSIX")
+def test_a_killed_worker_ends_the_run_with_a_sentence_and_what_is_finished_stays(store):
+    with pytest.raises(ProxlinError, match=r"worker process was killed.*lower --jobs"):
+        run(store, JOBS, die_at_three, engine=Engine(jobs=2))
+    finished = len(list(store.folder.iterdir()))
+    rest = run(store, JOBS, square, engine=Engine(jobs=2))
+    assert (squares(rest), rest.made) == (EXPECTED, 6 - finished)
 
 
 def test_damaged_and_foreign_files_are_made_anew_and_no_others(store, caplog):

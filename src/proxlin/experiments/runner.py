@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -137,7 +138,8 @@ def run(
 ) -> Outcome:
     """Do the jobs that have no record yet. Only this process writes, each record as it comes.
 
-    A job that fails is noted and the others go on; data that are missing end the run at once.
+    A job that fails is noted and the others go on; data that are missing and workers that the
+    system kills end the run at once.
     """
     engine, watch = engine or Engine(), watch or Silent()
     records, left = pending(store, jobs)
@@ -176,10 +178,16 @@ def _answers(
             pre_dispatch="n_jobs",
         )
         by_name = {job.name: job for job in jobs}
-        for name, answer in parallel(tasks):
-            if answer is None:  # Ctrl-C reached the worker before this process
-                raise KeyboardInterrupt
-            yield by_name[name], answer
+        try:
+            for name, answer in parallel(tasks):
+                if answer is None:  # Ctrl-C reached the worker before this process
+                    raise KeyboardInterrupt
+                yield by_name[name], answer
+        except BrokenProcessPool as cause:
+            raise ProxlinError(
+                "a worker process was killed, most often because the memory ran out. What is"
+                " finished is kept: lower --jobs, and the same command goes on from there."
+            ) from cause
 
 
 def _remote(
