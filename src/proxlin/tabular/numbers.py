@@ -73,6 +73,15 @@ def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
     return cells.read(reading)
 
 
+def is_number(text: str) -> bool:
+    """Whether the text is one number and nothing else, its decimals after a point or a comma.
+
+    >>> is_number("-5,3"), is_number("+3"), is_number("-1+1")
+    (True, True, False)
+    """
+    return any(not np.isnan(_number(text.strip(), comma)) for comma in (False, True))
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """A column of text as its different values and where they stand."""

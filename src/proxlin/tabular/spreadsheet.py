@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pandas as pd
 
+from proxlin.tabular.numbers import is_number
+
 _STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def as_csv(frame: pd.DataFrame) -> bytes:
     """The frame as CSV in UTF-8; text that would begin a formula gets a quote mark before it.
 
-    Numbers are left alone, negative ones too; only names and cells of text come from outside.
+    Numbers are left alone, negative ones too, also where a cell of text holds nothing else.
 
-    >>> as_csv(pd.DataFrame({"=x": ["=1+1", "a"], "n": [-1, 2]})).decode().split()
-    ["'=x,n", "'=1+1,-1", 'a,2']
+    >>> as_csv(pd.DataFrame({"=x": ["=1+1", "-2.5"], "n": [-1, 2]})).decode().split()
+    ["'=x,n", "'=1+1,-1", '-2.5,2']
     """
     safe = frame.copy()
     for place, kind in enumerate(frame.dtypes):
@@ -25,6 +27,6 @@ def as_csv(frame: pd.DataFrame) -> bytes:
 
 
 def _harmless(cell: object) -> object:
-    if isinstance(cell, str) and cell.lstrip(" ").startswith(_STARTS):
-        return f"'{cell}"
-    return cell
+    if not isinstance(cell, str) or not cell.lstrip(" ").startswith(_STARTS):
+        return cell
+    return cell if is_number(cell) else f"'{cell}"
