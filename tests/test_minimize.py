@@ -2,14 +2,17 @@ import itertools
 import logging
 import math
 import signal
+import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from proxlin import ADMM, MBO, SADM, SGD, Adam, NonNegative, Problem, Ridge, Status, minimize
+from proxlin.budget import Budget
 from proxlin.errors import InvalidInputError
 from proxlin.linear import solve_linear
 from proxlin.methods import METHODS, Step
@@ -247,3 +250,31 @@ def test_what_squared_errors_cannot_give_is_refused_before_the_run(asked):
     with pytest.raises(InvalidInputError, match="keeps a norm"):
         minimize(squared, max_iter=5, **asked)
     assert torch.equal(squared.theta(), before)
+
+
+def test_only_max_iter_is_a_budget_without_a_clock() -> None:
+    x = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
+
+    def run() -> Tensor:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 40), nn.Tanh(), nn.Linear(40, 8))
+        return minimize(Problem(net, x, p=1), max_iter=3).theta
+
+    assert torch.equal(run(), run())
+
+
+def test_sixty_seconds_are_the_budget_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def note(max_seconds: float | None, max_iter: int | None, *rest: Any) -> Budget:
+        asked.append((max_seconds, max_iter))
+        return Budget(0.01, max_iter, *rest)
+
+    monkeypatch.setattr(sys.modules["proxlin.minimize"], "Budget", note)
+    problem = Problem(nn.Linear(2, 1), (torch.zeros(3, 2), torch.ones(3, 1)), p=1)
+    minimize(problem)
+    minimize(problem, max_iter=1)
+    minimize(problem, max_iter=1, max_seconds=5)
+    assert asked == [(60.0, None), (None, 1), (5, 1)]
+    with pytest.raises(InvalidInputError, match="max_seconds"):
+        minimize(problem, max_seconds="soon")  # type: ignore[arg-type]

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from proxlin._checks import check_count, check_positive
+from proxlin._checks import check_choice, check_count, check_positive
 from proxlin.budget import Budget
 from proxlin.checkpoint import Checkpoints, as_checkpoints, keeper_for, owner_of
 from proxlin.errors import CombinationError, InvalidInputError
@@ -23,6 +23,7 @@ from proxlin.progress import Callback, Progress
 from proxlin.result import Result, Status
 from proxlin.stationarity import sampled_stationarity
 
+_SECONDS = 60.0  # where nothing else is said
 _POLISHED = (Status.TIME, Status.ITERATIONS, Status.NO_DECREASE)  # ends that leave more to do
 
 
@@ -30,7 +31,7 @@ def minimize(
     problem: Problem,
     method: str | Method = "probed",
     *,
-    max_seconds: float | None = 60.0,
+    max_seconds: float | Literal["auto"] | None = "auto",
     max_iter: int | None = None,
     tol: float | None = None,
     seed: int = 0,
@@ -48,8 +49,9 @@ def minimize(
     method
         Settings such as `Adam(learning_rate=1e-2)`, or a name for the defaults of one.
     max_seconds, max_iter
-        Budgets; the first to run out ends the run. With neither, a run ends when it stops making
-        progress. Runs with the same seed give the same bits when only `max_iter` is set.
+        Budgets; the first to run out ends the run. "auto" is 60 seconds, or no limit of time where
+        `max_iter` is given: runs with the same seed and only `max_iter` give the same bits. With
+        `max_seconds=None` and no `max_iter` a run ends when it stops making progress.
     tol
         Converged when the measured stationarity h ||theta - minimiser of the model at theta|| is at
         most this, in the units of a gradient of the loss; needs a method that measures it.
@@ -102,9 +104,9 @@ def minimize(
             " goal; give one of the two."
         )
     told = tuple(callbacks)
-    check_same_call(problem.communicator, _described(problem, settings, held_out is not None))
-    max_seconds, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
-        (max_seconds, max_iter, tol, seed, polish, stationarity_rows)
+    check_same_call(problem.communicator, _described(problem, settings, held_out, checkpoint))
+    limit, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
+        (_seconds(max_seconds, max_iter), max_iter, tol, seed, polish, stationarity_rows)
     )
     clock = clock_of(problem.communicator)
     judge = None if held_out is None else HeldOut(problem, held_out)
@@ -113,7 +115,7 @@ def minimize(
         kept_out = None if judge is None else judge.problem.n_rows
         owner = owner_of(problem, settings, seed, kept_out)
         keeper = keeper_for(as_checkpoints(checkpoint), owner, problem.communicator)
-    budget = Budget(max_seconds, max_iter, clock)
+    budget = Budget(limit, max_iter, clock)
     run = Run(problem, settings, budget, tol, told, held_out=judge, keeper=keeper)
     with _flushed_denormals(), interrupted_together(clock):
         with keeper or nullcontext():
@@ -129,11 +131,21 @@ def minimize(
     return result
 
 
-def _described(problem: Problem, method: Method, held_out: bool) -> str:
+def _seconds(told: float | str | None, max_iter: int | None) -> float | None:
+    """The limit of time; by default there is one only where there is no other."""
+    if not isinstance(told, str):
+        return told
+    check_choice("max_seconds", told, ("auto",))
+    return _SECONDS if max_iter is None else None
+
+
+def _described(problem: Problem, method: Method, held_out: Any, checkpoint: Any) -> str:
     """What all processes must have in common."""
     shapes = dict(zip(problem.layout.names, problem.layout.shapes, strict=True))
-    rows = "held-out rows" if held_out else "no held-out rows"
-    return f"p={problem.p!r}, {problem.penalty.describe()}, {method!r}, {rows}, parameters {shapes}"
+    rows = "no held-out rows" if held_out is None else "held-out rows"
+    keeps = "no checkpoint" if checkpoint is None else "a checkpoint"
+    told = (f"p={problem.p!r}", problem.penalty.describe(), repr(method), rows, keeps)
+    return f"{', '.join(told)}, parameters {shapes}"
 
 
 def _check_method(method: Any) -> Method:

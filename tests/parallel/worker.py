@@ -204,6 +204,8 @@ def check_disagreement_is_refused(group):
     x, y = table()
     with pytest.raises(CommunicationError, match="same problem and method"):
         minimize(Problem(net(), (x, y), 1.0 + group.rank), "adam", max_seconds=1)
+    with pytest.raises(CommunicationError, match="no checkpoint"):
+        minimize(Problem(net(), (x, y)), checkpoint="kept" if group.leads else None)
     with pytest.raises(InvalidInputError, match=r"Problem\.sharded"):
         Problem(net(), (x[group.rank :], y[group.rank :]))
     with pytest.raises(InvalidInputError, match="at least one row"):
