@@ -110,3 +110,21 @@ def test_far_cells_are_cut_so_that_nets_can_square_them():
     for cells in ([1.0, 2.0, 3.0, 4.0], [5e-324, 1e-320, 5e-324]):
         encoded, _ = encoding_of(a=cells).encode(pd.DataFrame({"a": [1e140, -1e140]}))
         assert np.isfinite(encoded.astype(np.float32) ** 2).all()
+
+
+def test_cells_that_were_found_are_numbers_where_they_were_read_as_such():
+    columns = {
+        "n": ["1,5", "2", "3"] * 20,
+        "k": ["1", "x", "y"] * 20,
+        "t": ["no", "yes", "no"] * 20,
+    }
+    number, category, truth = learned(**columns).columns
+    assert number.found(pd.Series(["-2,5", "unknown", None])) == [-2.5, "unknown", "missing"]
+    assert category.found(pd.Series(["1", None])) == ["1", "missing"]
+    assert truth.found(pd.Series(["yes", "No"])) == ["yes", "No"]
+
+
+def test_dates_that_were_found_keep_the_time_of_the_day():
+    (date,) = learned(d=["2024-01-01", "2024-01-02 13:00", "2024-02-01"]).columns
+    found = date.found(pd.Series(["2024-03-01", "2024-03-01 18:00", "soon"]))
+    assert found == ["2024-03-01", "2024-03-01 18:00", "soon"]

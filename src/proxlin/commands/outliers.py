@@ -79,8 +79,8 @@ def _shown(found: list[Misfit]) -> Table:
     for one in found:
         first = [f"{one.row:,}", f"{one.score:.4g}", "yes" if one.outlier else "no"]
         for cell in one.cells:
-            texts = (printable(text[:60]) for text in (cell.column, cell.got, cell.expected))
-            table.add_row(*first, *texts)
+            expected, got = cell.texts
+            table.add_row(*first, *(printable(text[:60]) for text in (cell.column, got, expected)))
             first = ["", "", ""]
     return table
 

@@ -13,6 +13,9 @@ from proxlin.tabular.numbers import Cells, Reading, read_numbers
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Content = float | str  # of a cell, for people and files
+
+MISSING = "missing"
 
 _FARTHEST = 1e6  # scaled numbers beyond it are cut there, so that a net's float32 can square them
 
@@ -63,9 +66,22 @@ class NumberColumn:
         """Scaled numbers to plain ones."""
         return scaled * self.scale + self.center
 
-    def show(self, encoded: Vector) -> str:
-        """The numbers of one row as a person would write them."""
-        return show_number(float(self.plain(encoded[:1])[0]), self.reading)
+    def expected(self, encoded: Vector) -> Content:
+        """What the numbers of one row stand for."""
+        return _content(float(self.plain(encoded[:1])[0]), self.reading)
+
+    def found(self, column: pd.Series[Any]) -> list[Content]:
+        """The cells as they were read; as they were written where that is no number."""
+        written = as_written(column)
+        if self.reading.form == "truth":
+            return written
+        values = read_numbers(column, self.reading).values
+        # A date with a time of the day would lose it.
+        readable = values == np.floor(values) if self.reading.form == "date" else ~np.isnan(values)
+        return [
+            _content(float(value), self.reading) if usable else text
+            for value, usable, text in zip(values, readable, written, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -105,15 +121,35 @@ class CategoryColumn:
             )
         return encoded, notes
 
-    def show(self, encoded: Vector) -> str:
+    def expected(self, encoded: Vector) -> Content:
         """The likeliest level of one row."""
         place = int(np.argmax(encoded))
         if encoded[place] <= 0:
             return "none of the known"
-        return self.levels[place] if place < len(self.levels) else "missing"
+        return self.levels[place] if place < len(self.levels) else MISSING
+
+    def found(self, column: pd.Series[Any]) -> list[Content]:
+        """The cells as they were written."""
+        return as_written(column)
 
 
 Column = NumberColumn | CategoryColumn
+
+
+def as_written(column: pd.Series[Any]) -> list[Content]:
+    """The cells as text."""
+    gone = pd.isna(column).to_numpy()
+    return [
+        MISSING if missing else str(value)
+        for value, missing in zip(column.tolist(), gone, strict=True)
+    ]
+
+
+def _content(value: float, reading: Reading) -> Content:
+    """A finite number as it is; a date or truth value in words."""
+    if reading.form == "number" and np.isfinite(value):
+        return value
+    return show_number(value, reading)
 
 
 def show_number(value: float, reading: Reading) -> str:

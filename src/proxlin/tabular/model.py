@@ -15,7 +15,7 @@ from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import Saveable
 from proxlin.loss import RowLoss
-from proxlin.tabular.columns import Matrix, Vector, show_plain
+from proxlin.tabular.columns import Content, Matrix, Vector, show_plain
 from proxlin.tabular.encoding import TableEncoding
 from proxlin.tabular.raw import RawTable
 
@@ -103,7 +103,7 @@ class TableModel:
     def explain(self, frame: pd.DataFrame, rows: Sequence[int], judged: Judgement) -> list[Misfit]:
         """For each of these rows, the columns that fit worst with expected and found value."""
         some = RawTable.of(frame.iloc[list(rows)]).frame
-        expected, got = self._shown(some)
+        expected, got = self._contents(some)
         found = []
         for place, row in enumerate(rows):
             order = np.argsort(-np.nan_to_num(judged.misfits[row]), kind="stable")
@@ -131,24 +131,24 @@ class TableModel:
         norms: Vector = RowLoss(2.0 if p == "mse" else p)(torch.from_numpy(away)).numpy()
         return norms
 
-    def _shown(self, frame: pd.DataFrame) -> tuple[list[list[str]], list[list[str]]]:
-        """Expected and found cells as text, column by column."""
+    def _contents(self, frame: pd.DataFrame) -> tuple[list[list[Content]], list[list[Content]]]:
+        """Expected and found cells, column by column."""
         encoded, _ = self.encoding.encode(frame)
-        expected: list[list[str]] = []
-        got: list[list[str]] = []
+        expected: list[list[Content]] = []
+        got: list[list[Content]] = []
         if isinstance(self.estimator, RobustRegressor):
             answers = self.answers(encoded)
             for number, target in enumerate(self.encoding.targets):
                 scaled = target.scaled(answers[:, number])
-                expected.append([target.show(scaled[row : row + 1]) for row in range(len(frame))])
-                got.append(_cells(frame[target.name]))
+                expected.append([target.expected(one) for one in scaled[:, None]])
+                got.append(target.found(frame[target.name]))
             return expected, got
         back = self._rebuilt(encoded)
         first = 0
         for column in self.encoding.features:
             part = back[:, first : first + len(column.labels)]
-            expected.append([column.show(row) for row in part])
-            got.append(_cells(frame[column.name]))
+            expected.append([column.expected(row) for row in part])
+            got.append(column.found(frame[column.name]))
             first += len(column.labels)
         return expected, got
 
@@ -173,8 +173,17 @@ class Cell:
     """One cell that does not fit."""
 
     column: str
-    expected: str
-    got: str
+    expected: Content  # a number if the column holds numbers
+    got: Content
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Expected and found in a few characters; what was found keeps the digits it had."""
+        expected, got = (
+            one if isinstance(one, str) else show_plain(one, digits)
+            for one, digits in ((self.expected, 6), (self.got, 9))
+        )
+        return expected, got
 
 
 @dataclass(frozen=True)
@@ -190,11 +199,3 @@ class Misfit:
 def bounded(encoded: Matrix) -> Matrix:
     """The cells as an autoencoder is shown them."""
     return np.clip(encoded, -_REACH, _REACH)
-
-
-def _cells(column: pd.Series[Any]) -> list[str]:
-    missing = pd.isna(column).to_numpy()
-    return [
-        "missing" if gone else show_plain(value) if isinstance(value, float) else str(value)
-        for value, gone in zip(column.tolist(), missing, strict=True)
-    ]

@@ -168,7 +168,11 @@ def _doubts(outcome: Outcome) -> list[Section]:
 def _misfits(outcome: Outcome, rebuilt: bool) -> Section:
     rows: list[tuple[Field, ...]] = []
     for one in outcome.worst:
-        where = "; ".join(f"{c.column}: {c.got}, expected {c.expected}" for c in one.cells)
+        where = "; ".join(
+            f"{cell.column}: {got}, expected {expected}"
+            for cell in one.cells
+            for expected, got in (cell.texts,)
+        )
         rows.append((one.row, round(one.score, 1), one.outlier, where))
     table = Table(
         "Training rows that fit worst",
