@@ -42,3 +42,16 @@ def test_a_table_with_more_columns_than_rows():
     frame = pd.DataFrame(generator.normal(size=(60, 100))).rename(columns="x{}".format)
     frame["y"] = frame["x0"] + 0.1 * generator.normal(size=60)
     assert "knows its own rows too well" in told(frame, regularizer="none")
+
+
+def test_few_rows_make_errors_and_scores_uncertain(line):
+    def of(rows, **settings):
+        return told({name: values[:rows] for name, values in line.items()}, **settings)
+
+    assert "those of 2 test row(s)" in of(12)
+    assert "with 10 training row(s)" in of(12)
+    assert "of 19 test row(s)" in of(95)
+    assert "training row(s)" not in of(95)
+    assert of(100) == ""
+    # Without test rows another sentence says that the errors are of rows already seen.
+    assert "test row(s)" not in of(12, test_share=0.0)

@@ -12,16 +12,35 @@ from proxlin.tabular.model import Judgement
 _MANY = 0.2  # share of outliers from which on the model may be wrong rather than the rows
 _MORE = 0.1  # by which twice the share may be exceeded among test rows
 _BETTER = 0.95  # of the median's error, above which nothing was learned
+_FEW_TESTED = 20  # test rows, below which one row more or less changes the errors
+_FEW_TRAINED = 30  # training rows, below which their middling error is itself uncertain
 _FAR = 100.0  # robust deviations, beyond which a cell can pull a regression towards itself
 
 
 def doubts(fitted: Fitted, errors: list[Error], trained: Judgement, tested: Judgement) -> list[str]:
     """Signs that the figures mean less than they seem to, causes before effects."""
     return [
+        *_few_rows(fitted),
         *_far_cells(fitted),
         *_learned_nothing(fitted, errors),
         *_shares(fitted, trained, tested),
     ]
+
+
+def _few_rows(fitted: Fitted) -> list[str]:
+    told = []
+    trained, tested = len(fitted.train.rows), len(fitted.test.rows)
+    if fitted.test is not fitted.train and tested < _FEW_TESTED:
+        told.append(
+            f"The errors are those of {tested} test row(s): with fewer than {_FEW_TESTED} they, and"
+            " r2 above all, are a matter of luck. Try other values of --seed, or get more rows."
+        )
+    if trained < _FEW_TRAINED:
+        told.append(
+            f"Outlier scores compare rows with {trained} training row(s): with fewer than"
+            f" {_FEW_TRAINED} they are rough, and a verdict near the cut-off says little."
+        )
+    return told
 
 
 def _learned_nothing(fitted: Fitted, errors: list[Error]) -> list[str]:
