@@ -9,12 +9,13 @@ from proxlin.report.page import render
 from proxlin.report.parts import Code, Facts, Report, Section, Text, Tiles
 from proxlin.report.table import Field, Figures, Table
 from proxlin.tabular.columns import NumberColumn, show_number, show_plain
-from proxlin.tabular.measures import MIDDLE, MODEL, Error
+from proxlin.tabular.measures import MIDDLE, MODEL
 from proxlin.tabular.model import TableModel
 from proxlin.tabular.outcome import Outcome
 from proxlin.tabular.pictures import convergence, residuals, scores
 
 _MOST_COEFFICIENTS = 40
+_MOST_TARGETS = 3  # that the first sentences and tiles speak of
 _FORMS = {"number": "number", "date": "date, as days since 1970", "truth": "yes or no, as 1 and 0"}
 
 
@@ -49,15 +50,17 @@ def lead(outcome: Outcome) -> str:
     share = f"{found['training_share']:.1%}"
     flagged = f"{found['training_rows']:,} of {len(outcome.fitted.train.rows):,} training rows"
     told = f"{outcome.fitted.tested_on} {flagged} ({share}) do not fit what the others say."
-    first = _by_predictor(outcome.errors)
-    if not outcome.fitted.model.target_names or not first:
+    names = outcome.fitted.model.target_names
+    if not names:
         return told
-    name = outcome.errors[0].column
-    return (
-        f"{told} Half of the predictions of {name!r} are off by at most"
-        f" {show_plain(first[MODEL].median_absolute_error, 4)}; always answering the median would"
-        f" be off by {show_plain(first[MIDDLE].median_absolute_error, 4)}."
-    )
+    clauses = [
+        f"{_median(outcome, name, MODEL)} for {name!r} (always answering the median:"
+        f" {_median(outcome, name, MIDDLE)})"
+        for name in names[:_MOST_TARGETS]
+    ]
+    others = len(names) - len(clauses)
+    more = f", and {others} other(s) in the table of errors" if others else ""
+    return f"{told} Half of the predictions are off by at most {', '.join(clauses)}{more}."
 
 
 _ERRORS = (
@@ -81,18 +84,24 @@ _SCORES = (
 
 def _tiles(outcome: Outcome) -> dict[str, str]:
     found = outcome.metrics["outliers"]
-    first = _by_predictor(outcome.errors)
     tiles = {"of the training rows are outliers": f"{found['training_share']:.1%}"}
-    if outcome.fitted.model.target_names and first:
-        error = show_plain(first[MODEL].median_absolute_error, 4)
-        tiles[f"median error of {outcome.errors[0].column}"] = error
+    names = outcome.fitted.model.target_names
+    for name in names[:_MOST_TARGETS]:
+        tiles[f"median error of {name}"] = _median(outcome, name, MODEL)
+    if len(names) > _MOST_TARGETS:
+        tiles["other target(s), under Errors"] = f"and {len(names) - _MOST_TARGETS}"
     tiles["test rows"] = f"{len(outcome.fitted.test.rows):,}"
     return tiles
 
 
-def _by_predictor(errors: list[Error]) -> dict[str, Error]:
-    """Those of the first column."""
-    return {error.predictor: error for error in errors if error.column == errors[0].column}
+def _median(outcome: Outcome, name: str, predictor: str) -> str:
+    """The median error of a target."""
+    (found,) = (
+        error.median_absolute_error
+        for error in outcome.errors
+        if (error.column, error.predictor) == (name, predictor)
+    )
+    return show_plain(found, 4)
 
 
 def _run(outcome: Outcome, command: str) -> Section:
