@@ -53,6 +53,21 @@ def test_bad_input_is_said_once(table, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_settings_that_keep_processes_from_meeting_are_refused_once(rank):
+    marks = {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x", "PROXLIN_TIMEOUT": "soon"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "proxlin", "datasets"],
+        env=environment(RANK=str(rank), **marks),
+        capture_output=True, text=True, timeout=TIMEOUT, check=False,
+    )  # fmt: skip
+    sentence = (
+        "proxlin: the environment variable PROXLIN_TIMEOUT must be a number of seconds > 0; got"
+        " 'soon'.\n"
+    )
+    assert (ended.returncode, ended.stderr) == (2, "" if rank else sentence)
+
+
 def test_reproduce_shares_the_cells_out(tmp_path):
     out = tmp_path / "made"
     ended = proxlin(

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from proxlin.errors import ProxlinError
 from proxlin.parallel import communicator
 
 
@@ -24,4 +25,9 @@ def quiet_unless_leading() -> None:
 
 def worth_saying(error: Exception) -> bool:
     """Bad input is the same everywhere and said once; files and networks fail one by one."""
-    return isinstance(error, OSError) or leads()
+    if isinstance(error, OSError):
+        return True
+    try:
+        return leads()
+    except ProxlinError:  # the processes never met, and the error says why
+        return os.environ.get("RANK", "0") == "0"
