@@ -187,6 +187,22 @@ def test_destinations_that_cannot_be_used(run, house_file, tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize("inner", ["m", "m/run", "other/../m", "link/run"])
+def test_checkpoints_in_the_folder_of_the_model_are_refused_at_once(
+    run, house_file, tmp_path, monkeypatch, inner
+):
+    (tmp_path / "link").symlink_to(tmp_path / "m")
+    monkeypatch.setattr(RobustRegressor, "fit", lambda *_, **__: pytest.fail("training began"))
+    code, out, error = run(
+        "fit", house_file, "--targets", "price", "--hidden", "8",
+        "--out", tmp_path / "m", "--checkpoint", tmp_path / inner,
+    )  # fmt: skip
+    assert (code, out) == (2, "")
+    assert "--checkpoint must be a folder outside of --out" in error
+    assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
 def test_predict_refuses_what_is_no_model_or_no_file(run, model, house_file, tmp_path):
     cases = [
         ((tmp_path / "none", house_file), "does not exist"),

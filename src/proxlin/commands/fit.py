@@ -16,7 +16,7 @@ from proxlin.commands.lists import split
 from proxlin.commands.ranks import leads
 from proxlin.commands.stages import Stages
 from proxlin.commands.terminal import console, printable, say
-from proxlin.errors import InvalidInputError
+from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.loss import Exponent
 from proxlin.result import Status
 from proxlin.tabular import FitSettings, fit_table, read_table_file
@@ -99,6 +99,8 @@ def fit(
         checkpoint=None if checkpoint is None else str(checkpoint),
         seed=seed,
     )
+    if checkpoint is not None:
+        _check_apart(checkpoint, out)
     if leads():
         check_destination(out, overwrite=overwrite)
     command = shlex.join(["proxlin", *sys.argv[1:]])
@@ -127,6 +129,16 @@ def fit(
         typer.echo(json.dumps({**outcome.metrics, "folder": str(out)}, indent=1))
     elif not quiet:
         _show(outcome, out)
+
+
+def _check_apart(checkpoint: Path, out: Path) -> None:
+    """The folder of the model is replaced as a whole."""
+    inner, outer = checkpoint.resolve(), out.resolve()
+    if inner == outer or outer in inner.parents:
+        raise CombinationError(
+            f"--checkpoint must be a folder outside of --out, which holds the model and nothing"
+            f" else; got {checkpoint} and {out}. Choose another one of them."
+        )
 
 
 def _columns(name: str, text: str | None) -> tuple[str, ...] | None:
