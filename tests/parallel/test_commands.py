@@ -1,6 +1,7 @@
 """Commands under torchrun: rank 0 speaks and writes once, the others work."""
 
 import json
+import socket
 import subprocess
 import sys
 
@@ -44,6 +45,51 @@ def test_fit_trains_a_net_together_and_writes_once(table, tmp_path):
     assert json.loads((out / "metrics.json").read_text())["errors"]
     assert (out / "report.html").exists()
     assert list(run.rglob("*.safetensors"))
+
+
+PRESSED = """
+import os, signal
+from contextlib import contextmanager
+from proxlin.cli import main
+from proxlin.parallel import SharedClock
+
+@contextmanager
+def pressed(clock, interrupts=SharedClock.interrupts):
+    with interrupts(clock):
+        if os.environ["RANK"] == "1":
+            signal.raise_signal(signal.SIGINT)
+        yield
+
+SharedClock.interrupts = pressed
+main()
+"""
+
+
+def test_ctrl_c_while_training_leaves_nothing_on_any_process(table, tmp_path):
+    """Pressed on rank 1 alone. Without torchrun, which ends all when the first one ends."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    marks = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    fit = ["fit", table, "--targets", "y", "--hidden", "8", "--out", tmp_path / "model"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PRESSED, *map(str, fit)],
+            env=environment(RANK=str(rank), TORCHELASTIC_RUN_ID="by-hand", **marks),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        told = [process.communicate(timeout=TIMEOUT) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [130, 130]
+    assert told == [("", "Interrupted: nothing was written.\n"), ("", "")]
+    assert not (tmp_path / "model").exists()
 
 
 def test_bad_input_is_said_once(table, tmp_path):

@@ -114,13 +114,14 @@ def fit(
             interrupts.check()
             if fitted.model.estimator.result_.status is Status.INTERRUPTED:
                 raise KeyboardInterrupt
+            if not leads():
+                return
             stages("measuring")
             outcome = Outcome.of(fitted, table.name)
             stages("writing the report")
             files = outcome.files(fit_report(outcome, command))
             interrupts.check()
-            if leads():
-                write_folder(out, files, overwrite=overwrite)
+            write_folder(out, files, overwrite=overwrite)
     except KeyboardInterrupt:
         if leads():
             typer.echo(_INTERRUPTED if checkpoint is None else _KEPT, err=True)
