@@ -123,5 +123,42 @@ def test_reproduce_shares_the_cells_out(tmp_path):
     assert ended.returncode == 0, ended.stderr[-4000:]
     told = json.loads(ended.stdout)
     assert told["cells"] == 6  # two shares of outliers, three learning rates
-    assert told["made_now"] == 0  # rank 0 found all finished, half of them by rank 1
+    assert told["made_now"] == 6  # by both
     assert len(list((out / "cells").glob("*.json"))) == 6
+
+
+FAILING = """
+import os
+from pathlib import Path
+from proxlin.cli import main
+from proxlin.errors import NonFiniteError
+from proxlin.experiments import reproduce
+
+def failing(cell, callbacks, run_cell=reproduce.run_cell):
+    if "0.003" in cell.method:
+        with Path("tries").open("a") as tries:
+            tries.write(f"{cell.name} {os.environ['RANK']}\\n")
+        raise NonFiniteError("the loss is infinite.")
+    return run_cell(cell, callbacks)
+
+reproduce.run_cell = failing
+main()
+"""
+
+
+def test_cells_that_fail_on_any_process_are_told_and_tried_once(tmp_path):
+    (tmp_path / "failing.py").write_text(FAILING)
+    ended = subprocess.run(
+        [sys.executable, *_TORCHRUN, "failing.py",
+         "reproduce", "table1", "--datasets", "digits", "--outliers", "0,0.3", "--p", "1",
+         "--methods", "adam", "--rows", "60", "--steps", "3", "--out", "made", "--json"],
+        env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.returncode == 1, ended.stderr[-4000:]
+    told = json.loads(ended.stdout)
+    assert (told["cells"], told["made_now"]) == (4, 4)
+    tries = dict(line.split() for line in (tmp_path / "tries").read_text().splitlines())
+    assert len((tmp_path / "tries").read_text().splitlines()) == 2
+    assert set(tries.values()) == {"0", "1"}  # each of the two failed on another process
+    assert told["failures"] == dict.fromkeys(tries, "NonFiniteError: the loss is infinite.")

@@ -12,6 +12,7 @@ import typer
 from proxlin.commands.bars import Bars
 from proxlin.commands.interrupts import Interrupts
 from proxlin.commands.lists import split
+from proxlin.commands.ranks import leads
 from proxlin.commands.tables import show_table
 from proxlin.commands.terminal import console, make_writable, say
 from proxlin.experiments.catalog import EXHIBITS, exhibit
@@ -80,12 +81,13 @@ def reproduce(
         ):
             made = carry_out(chosen, out, engine=engine, watch=bars)
     except KeyboardInterrupt:
-        left = make_plan(chosen, out, engine)
-        typer.echo(
-            f"Interrupted: {len(left.cells) - len(left.left)} of {len(left.cells)} cells are"
-            " finished; the same command goes on from there.",
-            err=True,
-        )
+        if leads():
+            left = make_plan(chosen, out, engine)
+            typer.echo(
+                f"Interrupted: {len(left.cells) - len(left.left)} of {len(left.cells)} cells are"
+                " finished; the same command goes on from there.",
+                err=True,
+            )
         raise typer.Exit(130) from None
     if made is None:  # another process of torchrun speaks
         return

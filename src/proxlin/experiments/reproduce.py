@@ -96,12 +96,11 @@ def reproduce(
         if processes.leads:
             for folder in (out, cell_store(out).folder, accuracy_store(out).folder, pictures(out)):
                 clear_parts(folder)
-        if processes.size > 1:
-            _share_out(processes, cell_store(out), cells, engine=engine, watch=watch)
+        shared = _share_out(processes, cell_store(out), cells, engine=engine, watch=watch)
         if not processes.leads:
             return None
         with alone():
-            return _finish(exhibit, cells, out, engine=engine, watch=watch)
+            return _finish(exhibit, cells, out, shared, engine=engine, watch=watch)
 
 
 def _share_out(
@@ -111,19 +110,37 @@ def _share_out(
     *,
     engine: Engine | None,
     watch: Watch | None,
-) -> None:
-    """Each process does every so many-th cell by itself; then all wait for the last one."""
+) -> Outcome:
+    """Each process does every so many-th cell by itself; then all wait for the last one.
+
+    Returns how many cells all of them made, and what went wrong; nothing for a process by itself.
+    """
+    if processes.size == 1:
+        return Outcome()
+    mine = cells[processes.rank :: processes.size]
     processes.barrier()
     with alone():
-        run(store, cells[processes.rank :: processes.size], run_cell, engine=engine, watch=watch)
+        own = run(store, mine, run_cell, engine=engine, watch=watch)
     processes.barrier()
+    found = processes.each((own.made, own.failures))
+    failures = {name: sentence for _, failed in found for name, sentence in failed.items()}
+    return Outcome(made=sum(made for made, _ in found), failures=failures)
 
 
 def _finish(
-    exhibit: Exhibit, cells: list[Cell], out: Path, *, engine: Engine | None, watch: Watch | None
+    exhibit: Exhibit,
+    cells: list[Cell],
+    out: Path,
+    shared: Outcome,
+    *,
+    engine: Engine | None,
+    watch: Watch | None,
 ) -> Reproduction:
-    """Run the cells that are missing, and make what is made of all of them."""
-    made = Reproduction(run(cell_store(out), cells, run_cell, engine=engine, watch=watch))
+    """Run the cells that are missing and did not fail, and make what is made of all of them."""
+    rest = [cell for cell in cells if cell.name not in shared.failures]
+    made = Reproduction(run(cell_store(out), rest, run_cell, engine=engine, watch=watch))
+    made.outcome.made += shared.made
+    made.outcome.failures |= shared.failures
     if exhibit.classified:
         records = made.outcome.records
         jobs = [Classified(c, records[c.name]["theta"]) for c in chosen(cells, records)]
