@@ -58,8 +58,10 @@ class Keeper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._held.close()  # waits for the thread
-        self.signals.release()
+        try:
+            self._held.close()  # waits for the thread
+        finally:
+            self.signals.release()
 
     @property
     def asked_to_stop(self) -> bool:

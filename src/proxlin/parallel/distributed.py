@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,6 +22,12 @@ def reason_of(cause: Exception) -> str:
     """What torch says of it, without its file names and advice."""
     first = str(cause).strip().split("\n")[0]
     return re.sub(r"\[\S*\.cc:\d+\] *", "", first).split(". ")[0].rstrip(".")
+
+
+@cache
+def _patient_group() -> Any:
+    """All processes again, by gloo also where there are GPUs, for waits that may take hours."""
+    return dist.new_group(backend="gloo", timeout=_PATIENTLY)
 
 
 class Distributed:
@@ -82,10 +89,7 @@ class Distributed:
     def barrier(self) -> None:
         """Wait longer than any timeout of a sum, since others may have hours of work left."""
         with self._told("all to arrive"):
-            if self._device.type == "cpu":
-                dist.monitored_barrier(timeout=_PATIENTLY)
-            else:
-                dist.barrier()
+            dist.monitored_barrier(_patient_group())
 
     def _within_reach(self, tensor: Tensor) -> Tensor:
         """The tensor in one piece, where NCCL is all there is on a GPU."""
@@ -95,7 +99,7 @@ class Distributed:
     def _told(self, awaited: str) -> Iterator[None]:
         try:
             yield
-        except RuntimeError as cause:
+        except (RuntimeError, ValueError) as cause:
             reason = reason_of(cause)
             raise CommunicationError(
                 f"rank {self.rank} of {self.size} waited for {awaited} and another process of the"
