@@ -128,3 +128,25 @@ def test_dates_that_were_found_keep_the_time_of_the_day():
     (date,) = learned(d=["2024-01-01", "2024-01-02 13:00", "2024-02-01"]).columns
     found = date.found(pd.Series(["2024-03-01", "2024-03-01 18:00", "soon"]))
     assert found == ["2024-03-01", "2024-03-01 18:00", "soon"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"{month:02}/{day:02}/2020" for month in range(1, 13) for day in range(1, 13)],
+        [f"{day}-Sep-2020" for day in range(1, 31)],
+        ["Sep 1, 2020", "Sep 2, 2020"] * 10,
+    ],
+)
+def test_dates_that_are_not_read_are_told_with_the_forms_that_are(cells):
+    assert "looks like dates: only dates like 2024-12-31" in learned(a=cells).notes[0]
+
+
+def test_other_text_is_not_said_to_look_like_dates():
+    assert "dates" not in learned(a=[f"name {number}" for number in range(200)]).notes[0]
+
+
+def test_the_order_of_slashed_dates_is_said():
+    assert learned(a=["01/31/2020", "02/01/2020"]).notes == [
+        "'a' holds dates with the month first; they became days since 1970."
+    ]

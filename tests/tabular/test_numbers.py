@@ -46,13 +46,36 @@ def test_numbers_are_found_among_more_different_junk_than_numbers():
     assert found(["0"] * 3000 + junk) is None
 
 
-def test_dates_become_days_and_only_iso_is_trusted():
+def test_dates_become_days():
     days = found(["1970-01-02", "1971-01-01T12:00:00", "1969-12-31"])
     assert days.reading.form == "date"
     np.testing.assert_allclose(days.values, [1, 365.5, -1])
-    assert found(["01/02/2020", "02/01/2020"]) is None
     times = pd.Series(pd.to_datetime(["1970-01-03", None]).tz_localize("UTC"))
     np.testing.assert_array_equal(find_numbers(times, comma_decimals=False).values, [2, np.nan])
+
+
+def test_dotted_dates_have_the_day_first():
+    days = found(["02.01.1970", "1.2.1970", "1971-01-01", "31.12.1969 12:00", None])
+    np.testing.assert_array_equal(days.values, [1, 31, 365, -0.5, np.nan])
+    assert found(["31.02.2020", "40.01.2020"]) is None
+
+
+def test_slashed_dates_are_read_once_a_day_above_12_settles_the_order():
+    for cells, days in (
+        (["02/01/1970", "13/01/1970"], [1, 12]),
+        (["01/02/1970", "1/13/1970"], [1, 12]),
+    ):
+        numbers = found(cells)
+        np.testing.assert_array_equal(numbers.values, days)
+        later = read_numbers(pd.Series(["03/04/1970"]), numbers.reading)
+        assert later.values == (92 if numbers.reading.slashed == "day first" else 62)
+    assert found(["01/02/2020", "02/01/2020"]) is None
+    assert found(["13/01/2020", "01/13/2020"]) is None
+
+
+def test_a_rare_slip_does_not_turn_the_order_round():
+    numbers = found([*(f"05/{day}/2020" for day in range(1, 29)), "13/05/2020"])
+    assert (numbers.reading.slashed, numbers.strange) == ("month first", 1)
 
 
 def test_yes_and_no_become_one_and_zero():

@@ -13,6 +13,7 @@ import pandas as pd
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.tabular.columns import CategoryColumn, Column, NumberColumn, Vector
+from proxlin.tabular.dates import READ, looks_like_date
 from proxlin.tabular.numbers import Cells, Numbers, find_numbers, read_numbers
 from proxlin.tabular.raw import RawTable
 
@@ -117,7 +118,9 @@ def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: 
 
 def _reading_notes(name: str, numbers: Numbers) -> list[str]:
     if numbers.reading.form == "date":
-        return [f"{name!r} holds dates; they became days since 1970."]
+        slashed = numbers.reading.slashed
+        order = "" if slashed == "not read" else f" with the {slashed}"
+        return [f"{name!r} holds dates{order}; they became days since 1970."]
     if numbers.reading.form == "truth":
         return [f"{name!r} holds yes or no; they became 1 and 0."]
     if numbers.from_text:
@@ -135,6 +138,7 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     if not known:
         learned.notes.append(f"{name!r} is left out: every cell is missing.")
         return
+    dates = f" It looks like dates: {READ}." if cells.sample().mostly(looks_like_date) else ""
     counts: dict[str, int] = {}
     for text, count in zip(
         cells.texts, np.bincount(cells.codes[cells.codes >= 0], minlength=len(cells.texts)),
@@ -145,7 +149,7 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     if len(counts) > MOST_LEVELS or len(counts) * _ROWS_A_LEVEL > known:
         learned.notes.append(
             f"{name!r} is left out: it is text with {len(counts):,} different values in"
-            f" {known:,} cells, more than categories have."
+            f" {known:,} cells, more than categories have.{dates}"
         )
         return
     levels = tuple(sorted(level for level, count in counts.items() if count >= _RARE))
@@ -160,7 +164,7 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     told = f"{name!r} is a category with {len(levels)} values, one column each"
     told += f"; {missing:,} missing cell(s) are one more" if missing >= _RARE else ""
     told += f"; {rare} value(s) in fewer than {_RARE} rows count as none of them" if rare else ""
-    learned.notes.append(f"{told}.")
+    learned.notes.append(f"{told}.{dates}")
 
 
 def _scaling(known: Vector) -> tuple[float, float]:

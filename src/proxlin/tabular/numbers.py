@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from proxlin.tabular.dates import Slashed, days_since, read_days
 
 Form = Literal["number", "date", "truth"]
 Vector = NDArray[np.float64]
@@ -21,7 +24,6 @@ _FORMS_OF_TWO = 12  # texts that two words can be written as: yes, Yes, YES, wit
 _MARKS = " \t\u00a0\u202f$€£¥%"  # currencies and the like around a number
 _POINT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[-+]?(\d+(,\d*)?|,\d+|\d{1,3}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ][\d:.,+Z-]*)?", re.ASCII)
 _TRUTH = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 
 
@@ -31,6 +33,10 @@ class Reading:
 
     form: Form
     comma: bool = False  # whether a comma stands before the decimals of numbers in text
+    slashed: Slashed = "not read"  # which number of a date like 12/31/2024 is the day
+
+
+_SLASHED = (Reading("date", slashed="day first"), Reading("date", slashed="month first"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +64,8 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
     readings = [*(Reading("number", comma) for comma in commas), Reading("date")]
     some = cells.sample()
     tries = [cells.read(one) for one in readings if 2 * some.read(one).strange <= some.known]
+    if some.mostly(lambda text: "/" in text):
+        tries += _settled(*(cells.read(one) for one in _SLASHED))
     best = min(tries, key=lambda found: found.strange, default=None)
     return best if best and best.strange <= (1 - _SHARE) * cells.known else None
 
@@ -116,18 +124,30 @@ class Cells:
         some = known[:: max(1, len(known) // _LOOK)]
         return Cells(np.arange(len(some)), [self.texts[place] for place in some])
 
+    def mostly(self, test: Callable[[str], bool]) -> bool:
+        """Whether at least half of the cells that hold something pass."""
+        passed = np.array([*(test(text) for text in self.texts), False])[self.codes]
+        return 0 < self.known <= 2 * int(passed.sum())
+
     def read(self, reading: Reading) -> Numbers:
         """Each text as a number; NaN, and counted, where it is none."""
         if reading.form == "truth":
             found = np.array([_TRUTH.get(text.lower(), np.nan) for text in self.texts])
         elif reading.form == "date":
-            found = _days(self.texts)
+            found = read_days(self.texts, reading.slashed)
         else:
             found = np.array([_number(text, reading.comma) for text in self.texts])
         values = np.append(found, np.nan)[self.codes]
         bad = (self.codes >= 0) & np.isnan(values)
         example = self.texts[int(self.codes[np.argmax(bad)])] if bad.any() else ""
         return Numbers(values, reading, True, int(bad.sum()), example)
+
+
+def _settled(day_first: Numbers, month_first: Numbers) -> list[Numbers]:
+    """The order that reads more cells; none if both read as many, for then no day is above 12."""
+    if day_first.strange == month_first.strange:
+        return []
+    return [min(day_first, month_first, key=lambda found: found.strange)]
 
 
 def _direct(column: pd.Series[Any]) -> Numbers | None:
@@ -146,7 +166,7 @@ def _direct(column: pd.Series[Any]) -> Numbers | None:
         return Numbers(values, Reading("number"), False, int(huge.sum()), example)
     if pd.api.types.is_datetime64_any_dtype(kind):
         times = column.dt.tz_localize(None) if column.dt.tz is None else column.dt.tz_convert(None)
-        return Numbers(_since(times), Reading("date"))
+        return Numbers(days_since(times), Reading("date"))
     return None
 
 
@@ -160,18 +180,6 @@ def _text(value: Any) -> str:
 def _plain(column: pd.Series[Any]) -> Vector:
     values: Vector = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
-
-
-def _days(texts: list[str]) -> Vector:
-    dates = pd.Series([text if _DATE.fullmatch(text) else None for text in texts], dtype=object)
-    times = pd.to_datetime(dates, errors="coerce", format="ISO8601", utc=True)
-    return _since(times.dt.tz_convert(None))
-
-
-def _since(times: pd.Series[Any]) -> Vector:
-    """Days since 1970."""
-    days = (times - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
-    return _plain(days)
 
 
 def _number(text: str, comma: bool) -> float:
