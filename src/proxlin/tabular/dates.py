@@ -34,7 +34,7 @@ def read_days(texts: Iterable[str], slashed: Slashed) -> NDArray[np.float64]:
 
 def days_since(times: pd.Series[Any]) -> NDArray[np.float64]:
     """Days since 1970."""
-    days = (times - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
+    days: pd.Series[Any] = (times - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
     plain: NDArray[np.float64] = days.to_numpy(dtype=np.float64, na_value=np.nan)
     return plain
 
