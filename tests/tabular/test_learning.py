@@ -106,6 +106,14 @@ def test_columns_in_any_order_extra_ones_said_missing_ones_refused():
         encoding.check(pd.DataFrame({"widht": [1.0], "height": [2.0]}))
 
 
+def test_missing_columns_are_named_up_to_five():
+    encoding = encoding_of(**{f"c{number}": [1.0, 2.0, 4.0] for number in range(7)})
+    with pytest.raises(InvalidInputError, match=r"columns 'c0', 'c1', 'c2', which.*has 'c3'"):
+        encoding.check(pd.DataFrame({f"c{number}": [1.0] for number in range(3, 7)}))
+    with pytest.raises(InvalidInputError, match=r"'c3', 'c4' and 2 more, which"):
+        encoding.check(pd.DataFrame({"x": [1.0]}))
+
+
 def test_far_cells_are_cut_so_that_nets_can_square_them():
     for cells in ([1.0, 2.0, 3.0, 4.0], [5e-324, 1e-320, 5e-324]):
         encoded, _ = encoding_of(a=cells).encode(pd.DataFrame({"a": [1e140, -1e140]}))

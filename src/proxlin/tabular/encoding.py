@@ -40,10 +40,10 @@ class TableEncoding:
         absent = [name for name in wanted if name not in set(present)]
         if absent:
             hint = nearest(absent[0], [name for name in present if name not in wanted])
-            others = f" and {len(absent) - 1} other column(s)" if len(absent) > 1 else ""
             raise InvalidInputError(
-                f"the table must have the column {absent[0]!r}{others}, which the model was trained"
-                f" with; it has {_some(present)}.{hint}"
+                f"the table must have the column{'s' if len(absent) > 1 else ''}"
+                f" {_some(absent, 5)}, which the model was trained with; it has"
+                f" {_some(present)}.{hint}"
             )
         known = {*wanted, *(column.name for column in self.targets)}
         extra = [name for name in present if name not in known]
@@ -91,6 +91,6 @@ class TableEncoding:
         return np.array([one.scale for one in self.targets])
 
 
-def _some(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+def _some(names: list[str], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
