@@ -26,3 +26,20 @@ def test_cells_of_numbers_are_written_as_numbers_whatever_the_table_wrote(run, t
     assert written["expected"].dtype == float
     _, out, _ = run("outliers", *arguments)
     assert f"{frame['price'][5]:.2f}" in out
+
+
+def test_csv_and_json_at_once_are_refused_before_the_work(run, tmp_path):
+    for out in ("-", tmp_path / "o.csv"):
+        code, told, error = run("outliers", tmp_path, tmp_path / "t.csv", "--json", "--out", out)
+        assert (code, told) == (2, "")
+        assert error.startswith("proxlin: --out writes CSV and --json prints JSON; give one")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_of_rows_are_shown_as_one_would_type_them(run, tmp_path):
+    frame = houses(1100, bad=0)
+    frame.loc[1099, "price"] *= 10
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    run("fit", tmp_path / "t.csv", "--targets", "price", "--out", tmp_path / "m", "--quiet")
+    _, out, _ = run("outliers", tmp_path / "m", tmp_path / "t.csv", "--top", "1")
+    assert " 1100 " in out

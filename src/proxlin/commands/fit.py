@@ -169,6 +169,12 @@ def _alpha(text: str | None) -> float | Literal["auto"] | None:
         raise InvalidInputError(f"--alpha must be a number >= 0 or auto; got {text!r}.") from cause
 
 
+def _share(r2: float | None) -> str:
+    if r2 is None:
+        return "-"
+    return f"{r2:.3f}" if r2 > -10 else show_plain(r2, 4)
+
+
 def _show(outcome: Outcome, out: Path) -> None:
     for note in outcome.fitted.notes:
         say(f"- {printable(note)}")
@@ -182,8 +188,7 @@ def _show(outcome: Outcome, out: Path) -> None:
             show_plain(number, 4)
             for number in (error.median_absolute_error, error.mean_absolute_error)
         ]
-        r2 = "-" if error.r2 is None else f"{error.r2:.3f}" if error.r2 > -10 else f"{error.r2:.1e}"
-        table.add_row(printable(error.column), error.predictor, *shown, r2)
+        table.add_row(printable(error.column), error.predictor, *shown, _share(error.r2))
     console.print(table, markup=False)
     say(printable(lead(outcome)))
     for doubt in outcome.metrics["doubts"]:

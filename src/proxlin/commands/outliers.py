@@ -15,6 +15,7 @@ from rich.table import Table
 from proxlin.commands.output import check_output, remark, write_table
 from proxlin.commands.stages import Stages
 from proxlin.commands.terminal import console, printable, say
+from proxlin.errors import InvalidInputError
 from proxlin.tabular import Misfit, load_model, read_table_file
 
 _SCALE = (
@@ -39,6 +40,11 @@ def outliers(
     For a model with targets these are the targets, for an autoencoder all columns.
     """
     if out is not None:
+        if as_json:
+            raise InvalidInputError(
+                "--out writes CSV and --json prints JSON; give one of them. The JSON goes into a"
+                " file with --json > FILE."
+            )
         check_output(out)
     with Stages(show=not as_json) as stages:
         model = load_model(folder)
@@ -77,7 +83,7 @@ def _shown(found: list[Misfit]) -> Table:
     for heading in ("column", "got", "expected"):
         table.add_column(heading, overflow="fold")
     for one in found:
-        first = [f"{one.row:,}", f"{one.score:.4g}", "yes" if one.outlier else "no"]
+        first = [str(one.row), f"{one.score:.4g}", "yes" if one.outlier else "no"]
         for cell in one.cells:
             expected, got = cell.texts
             table.add_row(*first, *(printable(text[:60]) for text in (cell.column, got, expected)))
