@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import matplotlib.image
 import pytest
 
+import proxlin
 from proxlin import cli
 from proxlin.commands import demo, terminal
 from proxlin.demo import SharePoint, training
@@ -73,6 +74,10 @@ def test_help_names_the_commands(run):
     assert code == 0
     assert "demo" in told
     assert "datasets" in told
+
+
+def test_the_version_is_that_of_the_package(run):
+    assert run("--version") == (0, f"proxlin {proxlin.__version__}\n", "")
 
 
 @pytest.mark.parametrize("below", ["", "below"], ids=["a file", "below a file"])

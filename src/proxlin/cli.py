@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 from rich.console import Console
 
@@ -13,6 +15,7 @@ from proxlin.commands.predict import predict
 from proxlin.commands.ranks import quiet_unless_leading, worth_saying
 from proxlin.commands.reproduce import reproduce
 from proxlin.errors import ProxlinError
+from proxlin.tabular.saved import versions
 
 app = typer.Typer(
     help="Train models that outliers cannot pull away.",
@@ -36,8 +39,20 @@ def main() -> None:
         raise SystemExit(2) from None
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"proxlin {versions()['proxlin']}")
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
+def _commands(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="The installed one."),
+    ] = False,
+) -> None:
     """Train models that outliers cannot pull away."""
 
 
