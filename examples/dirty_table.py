@@ -61,7 +61,8 @@ def main() -> None:
     print(f"\n{int(judged.flags.sum())} of {len(table.frame)} rows do not fit; the worst:")
     for one in model.explain(table.frame, judged.worst(5), judged):
         cell = one.cells[0]
-        print(f"row {one.row}: {cell.column} is {cell.got}, expected {cell.expected}")
+        expected, got = cell.texts
+        print(f"row {one.row}: {cell.column} is {got}, expected {expected}")
 
 
 if __name__ == "__main__":

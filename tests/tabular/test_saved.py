@@ -56,6 +56,17 @@ def test_a_model_comes_back_bit_for_bit(fitted, tmp_path):
     pd.testing.assert_frame_equal(after.history_, before.history_)
 
 
+def test_the_order_of_slashed_dates_is_kept(tmp_path):
+    days = pd.Series(pd.date_range("2020-01-25", periods=120))
+    settings = FitSettings(targets=("price",), features=("sold", "area"))
+    sold = houses().assign(sold=days.dt.strftime("%m/%d/%Y"))
+    save_model(fit_table(RawTable(sold), settings).model, tmp_path / "m")
+    told, meant = (houses(1).assign(sold=[text]) for text in ("02/03/2020", "2020-02-03"))
+    back = load_model(tmp_path / "m")
+    pd.testing.assert_frame_equal(back.predict(told), back.predict(meant), check_exact=True)
+    assert not any("no date" in note for note in back.read(told)[1])
+
+
 def test_no_pickle_and_nothing_else_in_the_folder(saved):
     assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
     assert json.loads((saved / "model.json").read_text())["what"] == "proxlin model"
