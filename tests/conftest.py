@@ -1,9 +1,13 @@
 import re
+import signal
 import sys
 
 import pytest
 
 from proxlin import cli
+
+# A shell that starts tests in the background lets them ignore Ctrl-C, which some of them press.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
