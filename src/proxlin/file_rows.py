@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from proxlin.errors import DataError, InvalidInputError
@@ -60,8 +61,7 @@ class FileRows:
             if step == 1:
                 return self._filled([(first, max(0, last - first))])
             index = torch.arange(first, last, step)
-        numbers = index.tolist()
-        return self._filled([(number, 1) for number in numbers])
+        return self._filled(_stretches(index.numpy()))
 
     def _filled(self, stretches: list[tuple[int, int]]) -> Tensor:
         count = sum(rows for _, rows in stretches)
@@ -81,6 +81,13 @@ class FileRows:
             if not got:
                 raise DataError(f"{self._path} ends before its last row; it has been cut short.")
             target, place = target[got:], place + got
+
+
+def _stretches(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Runs of neighbours among the row numbers: where each begins and how long it is."""
+    begins = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
+    lengths = np.diff(begins, append=len(numbers))
+    return list(zip(numbers[begins].tolist(), lengths.tolist(), strict=True))
 
 
 def _opened(path: str, first: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FileRows:
