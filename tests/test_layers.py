@@ -15,6 +15,7 @@ LAYERS = [
     "_checks",
     "files",
     "lock",
+    "sealed",
     "report",
     "layout",
     "result",

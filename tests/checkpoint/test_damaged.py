@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlin import Adam, Checkpoints, Ridge, minimize
-from proxlin.checkpoint.shelf import FORMAT, Shelf, _sha256, _text
+from proxlin.checkpoint.shelf import FORMAT, Shelf
 from proxlin.errors import CheckpointError
+from proxlin.sealed import opened, sealed
 from tests.checkpoint.conftest import waiting
 from tests.checkpoint.runs import CrashError, problem, run, timeless
 
@@ -55,8 +56,8 @@ def foreign(path):
 
 
 def newer(path):
-    content = json.loads(path.read_bytes())["content"] | {"format": FORMAT + 1}
-    path.write_text(json.dumps({"checksum": _sha256(_text(content)), "content": content}))
+    content = opened(json.loads(path.read_bytes())) | {"format": FORMAT + 1}
+    path.write_bytes(sealed(content))
 
 
 DAMAGE = [

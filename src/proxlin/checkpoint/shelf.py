@@ -6,7 +6,6 @@ checksums of both. The JSON is written last: a checkpoint without it was never f
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from safetensors.torch import load, save
 from proxlin.checkpoint.parts import Parts
 from proxlin.errors import CheckpointError
 from proxlin.files import clear_parts, write_whole
+from proxlin.sealed import digest, opened, sealed
 
 FORMAT = 1  # of the files; a change that older versions cannot read raises it
 
@@ -44,17 +44,14 @@ class Shelf:
         """Put both files in their place, the tensors first."""
         tensors = save(parts.tensors)
         write_whole(self.path(number, "safetensors"), tensors)
-        content = _text(
-            {
-                "format": FORMAT,
-                "about": about,
-                "memory": parts.tree,
-                "tensors": {"bytes": len(tensors), "sha256": _sha256(tensors)},
-            }
-        )
-        whole = f'{{"checksum":"{_sha256(content)}","content":{content.decode()}}}\n'
+        content = {
+            "format": FORMAT,
+            "about": about,
+            "memory": parts.tree,
+            "tensors": {"bytes": len(tensors), "sha256": digest(tensors)},
+        }
         try:
-            write_whole(self.path(number), whole.encode())
+            write_whole(self.path(number), sealed(content))
         except OSError:
             self.remove(number)  # the tensors alone would only fill the disk
             raise
@@ -72,7 +69,7 @@ class Shelf:
             raise CheckpointError(
                 f"{tensors} must have {expected['bytes']:,} bytes; got {len(raw):,}."
             )
-        if _sha256(raw) != expected["sha256"]:
+        if digest(raw) != expected["sha256"]:
             raise CheckpointError(f"{tensors} is damaged: its checksum is wrong.")
         try:
             return Parts(content["memory"], load(raw)), content["about"]
@@ -99,22 +96,14 @@ def _content(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} cannot be read: {cause.strerror}.") from cause
     except ValueError as cause:
         raise CheckpointError(f"{path} is damaged: it is no whole JSON.") from cause
-    content = whole.get("content") if isinstance(whole, dict) else None
-    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
+    if not isinstance(whole, dict) or not isinstance(whole.get("format"), int):
         raise CheckpointError(f"{path} is no checkpoint of proxlin.")
-    if content["format"] > FORMAT:
+    if whole["format"] > FORMAT:
         raise CheckpointError(
-            f"{path} has format {content['format']}, newer than the {FORMAT} that this version"
+            f"{path} has format {whole['format']}, newer than the {FORMAT} that this version"
             " reads; update proxlin."
         )
-    if whole.get("checksum") != _sha256(_text(content)):
+    content = opened(whole)
+    if content is None:
         raise CheckpointError(f"{path} is damaged: its checksum is wrong.")
     return content
-
-
-def _text(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

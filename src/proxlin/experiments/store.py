@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import logging
 import math
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from proxlin.files import write_whole
+from proxlin.sealed import opened, sealed
 
 FORMAT = 1  # of the files; a file of another format is not read
 
@@ -55,9 +55,7 @@ class Store:
 
     def write(self, name: str, record: Record) -> None:
         """Put the record into its file: write beside it, flush to the disk, rename."""
-        body = {"format": FORMAT, **_plain(record)}
-        text = json.dumps({**body, "checksum": _checksum(body)}, indent=1, allow_nan=False)
-        write_whole(self.path(name), text.encode())
+        write_whole(self.path(name), sealed({"format": FORMAT, **_plain(record)}, indent=1))
 
 
 def pack(theta: Tensor) -> str:
@@ -76,14 +74,10 @@ def _parse(content: bytes) -> Record:
         raise ValueError("not a record")
     if record.get("format") != FORMAT:
         raise ValueError(f"format {record.get('format')!r} instead of {FORMAT}")
-    if record.pop("checksum", None) != _checksum(record):
+    body = opened(record)
+    if body is None:
         raise ValueError("its checksum is wrong")
-    return record
-
-
-def _checksum(body: Mapping[str, Any]) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return body
 
 
 def _plain(value: Any) -> Any:

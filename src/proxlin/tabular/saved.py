@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from safetensors.torch import load, save
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import estimator_state, restore_estimator
+from proxlin.sealed import digest, opened, sealed
 from proxlin.tabular.columns import CategoryColumn, Column, NumberColumn
 from proxlin.tabular.encoding import TableEncoding
 from proxlin.tabular.folder import ARRAYS, MODEL, write_folder
@@ -43,7 +43,7 @@ def load_model(folder: str | Path) -> TableModel:
     place = Path(folder)
     header = _read_header(place)
     content = _read(place, ARRAYS)
-    if header["arrays"] != _digest(content):
+    if header["arrays"] != digest(content):
         raise InvalidInputError(
             f"{place / ARRAYS} is damaged: its checksum is not the one in {MODEL}. Train again, or"
             " copy the folder again."
@@ -77,10 +77,9 @@ def model_files(model: TableModel) -> dict[str, bytes]:
         "targets": [_described(column) for column in model.encoding.targets],
         "scale": [model.scale.center, model.scale.spread, model.scale.cutoff],
         "facts": model.facts,
-        "arrays": _digest(content),
+        "arrays": digest(content),
     }
-    text = json.dumps({**header, "checksum": _checksum(header)}, indent=1, allow_nan=False)
-    return {MODEL: text.encode(), ARRAYS: content}
+    return {MODEL: sealed(header, indent=1), ARRAYS: content}
 
 
 def versions() -> dict[str, str]:
@@ -110,12 +109,13 @@ def _read_header(place: Path) -> dict[str, Any]:
             f"{place} has format {number} of proxlin {by}; this version reads up to {FORMAT}."
             " Update proxlin."
         )
-    if header.pop("checksum", None) != _checksum(header):
+    body = opened(header)
+    if body is None:
         raise InvalidInputError(
             f"{place / MODEL} is damaged: its checksum is wrong. Train again, or copy the folder"
             " again."
         )
-    return header
+    return body
 
 
 def _read(place: Path, name: str) -> bytes:
@@ -143,11 +143,3 @@ def _column(values: Mapping[str, Any]) -> Column:
 def _number_column(values: Mapping[str, Any]) -> NumberColumn:
     plain = {key: value for key, value in values.items() if key != "kind"}
     return NumberColumn(**{**plain, "reading": Reading(**plain["reading"])})
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _checksum(header: Mapping[str, Any]) -> str:
-    return _digest(json.dumps(header, sort_keys=True, separators=(",", ":")).encode())
