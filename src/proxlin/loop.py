@@ -14,7 +14,7 @@ from proxlin.checkpoint import Keeper, Parts, check_objective, put_together, sti
 from proxlin.errors import InvalidInputError, NonFiniteError
 from proxlin.held_out import HeldOut
 from proxlin.methods import Method, Step
-from proxlin.parallel import check_same_point
+from proxlin.parallel import SharedInterrupt, check_same_point
 from proxlin.problem import Problem
 from proxlin.progress import Callback, Progress
 from proxlin.result import History, Result, Status
@@ -82,7 +82,9 @@ class Run:
             if self.keeper is not None:
                 self.keeper.begin(self.budget.iteration, self._memory(None))
             status = over or self._loop(self.state)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            if problem.communicator.size > 1 and not isinstance(interrupt, SharedInterrupt):
+                raise  # on this process alone: the others are elsewhere, no sum can follow
             status = Status.INTERRUPTED
         except NonFiniteError as error:
             sentence = str(error)

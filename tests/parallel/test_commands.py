@@ -65,16 +65,32 @@ main()
 """
 
 
-def test_ctrl_c_while_training_leaves_nothing_on_any_process(table, tmp_path):
-    """Pressed on rank 1 alone. Without torchrun, which ends all when the first one ends."""
+PRESSED_TWICE = """
+import os, signal
+from proxlin import Probed
+from proxlin.cli import main
+
+def pressed(*arguments, step=Probed.step):
+    if os.environ["RANK"] == "1":
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    return step(*arguments)
+
+Probed.step = pressed
+main()
+"""
+
+
+def by_hand(script, table, out):
+    """What two processes of a fit told and how they ended; torchrun would end both at once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     marks = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    fit = ["fit", table, "--targets", "y", "--hidden", "8", "--out", tmp_path / "model"]
+    fit = ["fit", table, "--targets", "y", "--hidden", "8", "--out", out]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PRESSED, *map(str, fit)],
+            [sys.executable, "-c", script, *map(str, fit)],
             env=environment(RANK=str(rank), TORCHELASTIC_RUN_ID="by-hand", **marks),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -87,8 +103,23 @@ def test_ctrl_c_while_training_leaves_nothing_on_any_process(table, tmp_path):
     finally:
         for process in processes:
             process.kill()
-    assert [process.returncode for process in processes] == [130, 130]
+    return told, [process.returncode for process in processes]
+
+
+def test_ctrl_c_while_training_leaves_nothing_on_any_process(table, tmp_path):
+    """Pressed on rank 1 alone."""
+    told, codes = by_hand(PRESSED, table, tmp_path / "model")
+    assert codes == [130, 130]
     assert told == [("", "Interrupted: nothing was written.\n"), ("", "")]
+    assert not (tmp_path / "model").exists()
+
+
+def test_ctrl_c_twice_in_a_step_ends_one_process_and_the_others_say_so(table, tmp_path):
+    told, codes = by_hand(PRESSED_TWICE, table, tmp_path / "model")
+    assert codes == [2, 130]
+    assert told[0][1].startswith("proxlin: ")
+    assert "process" in told[0][1]
+    assert told[1] == ("", "")
     assert not (tmp_path / "model").exists()
 
 

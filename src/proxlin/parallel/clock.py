@@ -15,11 +15,15 @@ import torch
 from proxlin.parallel.communicator import Communicator
 
 
+class SharedInterrupt(KeyboardInterrupt):
+    """Ctrl-C that all processes hear at the same place of the same step."""
+
+
 class SharedClock:
     """The clock of rank 0, as of the last `renew`: schedules read off it agree everywhere.
 
-    `renew` also raises KeyboardInterrupt on all processes if Ctrl-C was pressed on any of them:
-    raised in the middle of a step on one alone, it would leave the others waiting for its sums.
+    `renew` also raises SharedInterrupt on all processes if Ctrl-C was pressed on any of them: a
+    KeyboardInterrupt in the middle of a step on one alone leaves the others waiting for its sums.
     """
 
     def __init__(
@@ -43,11 +47,11 @@ class SharedClock:
         self._now, interrupted = self._communicator.sum(told).tolist()
         if interrupted:
             self._interrupted = False
-            raise KeyboardInterrupt
+            raise SharedInterrupt
 
     @contextmanager
     def interrupts(self) -> Iterator[None]:
-        """Inside, Ctrl-C waits for the next `renew`; pressed twice, it is heard at once."""
+        """Inside, Ctrl-C waits for the next `renew`; a second one ends this process at once."""
         if threading.current_thread() is not threading.main_thread():  # Python forbids it there
             yield
             return
