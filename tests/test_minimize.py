@@ -110,6 +110,12 @@ def test_without_a_budget_a_run_ends_when_progress_does():
     assert result.status is Status.NO_DECREASE
 
 
+@pytest.mark.parametrize("callbacks", [[3], print, None, ["print"]])
+def test_callbacks_that_cannot_be_called_are_refused(callbacks):
+    with pytest.raises(InvalidInputError, match=r"callbacks must be functions"):
+        minimize(problem(), "adam", callbacks=callbacks)
+
+
 def test_callbacks_see_progress_and_can_stop():
     seen = []
 

@@ -103,7 +103,7 @@ def minimize(
             "polish lowers the objective from the best point, which held_out keeps from being the"
             " goal; give one of the two."
         )
-    told = tuple(callbacks)
+    told = _check_callbacks(callbacks)
     check_same_call(problem.communicator, _described(problem, settings, held_out, checkpoint))
     limit, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
         (_seconds(max_seconds, max_iter), max_iter, tol, seed, polish, stationarity_rows)
@@ -129,6 +129,15 @@ def minimize(
             rows = min(stationarity_rows, problem.n_rows)
             result = replace(result, stationarity=value, stationarity_rows=rows)
     return result
+
+
+def _check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    several = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
+    if not all(map(callable, several)):
+        raise InvalidInputError(
+            f"callbacks must be functions in a list or tuple, such as [watch]; got {callbacks!r}."
+        )
+    return several
 
 
 def _seconds(told: float | str | None, max_iter: int | None) -> float | None:

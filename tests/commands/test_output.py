@@ -4,12 +4,14 @@ import sys
 
 import pandas as pd
 import pytest
+import torch
 from rich.console import Console
 
 from proxlin.commands import stages
 from proxlin.commands.lists import split
 from proxlin.commands.output import check_output, write_table
 from proxlin.errors import InvalidInputError
+from proxlin.progress import Progress
 
 PRINTS = """
 import pandas as pd
@@ -58,8 +60,10 @@ def test_stages_are_shown_on_a_terminal_and_nowhere_else(monkeypatch, capsys):
         with stages.Stages(show=True) as shown:
             shown("reading")
             shown("training")
+            shown.training(Progress(5, 1.0, 3.25, 2.5, None, 0.5, torch.empty(0)))
         out = capsys.readouterr().out
         assert ("training" in out) == terminal
+        assert ("objective 3.25, best 2.5" in out) == terminal
 
 
 def test_names_with_commas_stand_between_quotes():

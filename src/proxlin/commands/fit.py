@@ -109,7 +109,9 @@ def fit(
             stages(f"reading {table.name}")
             rows = read_table_file(table, separator=separator)
             others = None if test is None else read_table_file(test, separator=separator)
-            fitted = fit_table(rows, settings, test=others, tell=stages)
+            fitted = fit_table(
+                rows, settings, test=others, tell=stages, callbacks=[stages.training]
+            )
             # Training hears Ctrl-C itself and returns the best so far.
             interrupts.check()
             if fitted.model.estimator.result_.status is Status.INTERRUPTED:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from proxlin.commands.terminal import console
+from proxlin.progress import Progress as Told
 
 
 class Stages:
-    """Shows the present stage on a terminal; nothing elsewhere."""
+    """Shows the present stage on a terminal, and how far a training has come; nothing elsewhere."""
 
     def __init__(self, *, show: bool) -> None:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[told]}"),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not (show and console.is_terminal),
@@ -39,4 +51,10 @@ class Stages:
         """End the stage that went on and begin this one."""
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(stage, total=None)
+        self._task = self._progress.add_task(stage, total=None, told="")
+
+    def training(self, told: Told) -> None:
+        """Show the objective, the best so far and, by the budget used, the time left."""
+        if self._task is not None:
+            text = f"objective {told.objective:.4g}, best {told.best:.4g}"
+            self._progress.update(self._task, total=1.0, completed=told.share, told=text)

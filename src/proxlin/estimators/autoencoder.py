@@ -33,6 +33,7 @@ from proxlin.estimators.tables import Array, read_codes, read_table
 from proxlin.loss import Exponent
 from proxlin.methods import Method
 from proxlin.problem import Problem
+from proxlin.progress import Callback
 from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:
@@ -98,6 +99,9 @@ class RobustAutoencoder(
     checkpoint
         A folder, or `Checkpoints`, in which `fit` keeps itself, so that the same call goes on after
         whatever ended it; needs a number as `random_state`.
+    callbacks
+        Called while the net is trained, as in `minimize`: to watch it, or to end it by returning
+        True.
 
     After `fit`: `module_` (the net), `coding_` (the net with its scaling), `n_components_`,
     `image_shape_`, `result_`, `history_`, `outlier_scores_` and `outliers_` of the training rows,
@@ -142,6 +146,7 @@ class RobustAutoencoder(
         device: str | torch.device | None = None,
         warm_start: bool = False,
         checkpoint: Checkpoint = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.n_components = n_components
         self.hidden = hidden
@@ -165,6 +170,7 @@ class RobustAutoencoder(
         self.device = device
         self.warm_start = warm_start
         self.checkpoint = checkpoint
+        self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn codes of the rows X, (n, features) or images (n, c, h, w); y is ignored."""

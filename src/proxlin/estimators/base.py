@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     max_seconds: float | None
     max_iter: int | None
     tol: float | None
+    callbacks: Sequence[Callback] = ()  # for subclasses that train nets
     random_state: Any
     device: str | torch.device | None
 
@@ -123,7 +124,6 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         seed: int,
         steps: int,
         method: str | Method | None = None,
-        callbacks: Iterable[Callback] = (),
         checkpoint: Checkpoint = None,
         held_share: float = 0.0,
     ) -> Result:
@@ -146,7 +146,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             max_iter=steps if free else self.max_iter,
             tol=self.tol,
             seed=seed,
-            callbacks=callbacks,
+            callbacks=self.callbacks,
             held_out=held_out,
             checkpoint=checkpoint,
         )

@@ -21,6 +21,7 @@ from proxlin.estimators.reservoir import Reservoir
 from proxlin.estimators.tables import Array, read_pair, read_table, read_weights
 from proxlin.loss import Exponent
 from proxlin.methods import Method
+from proxlin.progress import Callback
 from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:
@@ -79,6 +80,9 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
     checkpoint
         A folder, or `Checkpoints`, in which `fit` keeps the training of nets, so that the same call
         goes on after whatever ended it; needs a number as `random_state`.
+    callbacks
+        Called while a net is trained, as in `minimize`: to watch it, or to end it by returning
+        True.
     random_state, device
         A seed or numpy generator for nets and held-out rows; a torch device for nets.
 
@@ -127,6 +131,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         validation_fraction: float = 0.1,
         warm_start: bool = False,
         checkpoint: Checkpoint = None,
+        callbacks: Sequence[Callback] = (),
         random_state: Any = None,
         device: str | torch.device | None = None,
     ) -> None:
@@ -147,6 +152,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
         self.checkpoint = checkpoint
+        self.callbacks = callbacks
         self.random_state = random_state
         self.device = device
 

@@ -37,7 +37,7 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
     of data must not hold.
     """
     given = estimator.get_params()
-    del given["checkpoint"]  # a folder of the machine that trained, of no use to the model
+    del given["checkpoint"], given["callbacks"]  # of the training, of no use to the model
     settings = {name: _plain(name, value) for name, value in given.items()}
     result, scale = estimator.result_, estimator.outlier_scale_
     values: dict[str, Any] = {

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from proxlin._checks import nearest
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.state import estimator_state, restore_estimator
+from proxlin.progress import Callback
 from proxlin.tabular.columns import Matrix, NumberColumn
 from proxlin.tabular.encoding import TableEncoding
 from proxlin.tabular.learning import find_identifiers, learn_features, learn_target, scale_target
@@ -51,11 +52,12 @@ def fit_table(
     *,
     test: RawTable | pd.DataFrame | None = None,
     tell: Tell = lambda stage: None,
+    callbacks: Sequence[Callback] = (),
 ) -> Fitted:
     """Choose the rows and columns, learn the encoding from the training rows, train.
 
     `test` has the test rows; without it a share of the rows is held out. `tell` hears the name of
-    each stage as it begins.
+    each stage as it begins, the callbacks how the training of a net goes on.
     """
     tell("looking at the columns")
     whole = RawTable.of(table)
@@ -85,6 +87,7 @@ def fit_table(
     tell("training")
     estimator, told = settings.estimator(*train.encoded.shape)
     notes += told
+    estimator.set_params(callbacks=callbacks)
     if targets:
         estimator.fit(train.encoded, encoding.scale_targets(train.targets))
     else:

@@ -1,0 +1,33 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from proxlin import RobustAutoencoder, RobustRegressor
+from proxlin.result import Status
+
+X = np.random.default_rng(0).normal(size=(120, 3))
+Y = np.sin(X[:, 0])
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [RobustRegressor(hidden=(8,), random_state=0), RobustAutoencoder(2, random_state=0)],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_callbacks_watch_the_training_of_a_net_and_end_it(estimator):
+    seen = []
+
+    def third(progress):
+        seen.append(progress.share)
+        return len(seen) >= 3
+
+    net = clone(estimator).set_params(callbacks=[third], max_iter=40).fit(X, Y)
+    assert net.result_.status is Status.STOPPED
+    assert len(seen) <= 4  # the last point may be evaluated too
+    assert seen == sorted(seen)
+    assert 0 <= seen[-1] < 1
+
+
+def test_a_callback_that_cannot_be_called_is_refused():
+    with pytest.raises(ValueError, match="callbacks"):
+        RobustRegressor(hidden=(8,), callbacks=[3]).fit(X, Y)
