@@ -20,6 +20,7 @@ RANKS = (1, 2, 4)
 _SMALL_SUMS = 2  # besides the large one: the mean residuals of the parts, and the clock
 _ROWS = 16_384
 _SETTLED = 60  # steps after which the curvature is renewed as rarely as it ever is
+_FEW = 32  # a batch so many times smaller shows what a step costs apart from its rows
 _LARGE = 2**20  # numbers of a sum that shows the bandwidth
 
 
@@ -82,9 +83,10 @@ def measure(net: str, steps: int) -> None:
     step, busy, numbers = _seconds_a_step(problem, batch, steps)
     row, rest = 0.0, 0.0
     if group.size == 1:
-        few = batch // 4
-        row = max(0.0, busy - _seconds_a_step(problem, few, steps)[1]) / (batch - few)
-        rest = max(0.0, busy - batch * row)
+        few = batch // _FEW
+        busy_with_few = _seconds_a_step(problem, few, steps)[1]
+        row = max(0.0, busy - busy_with_few) / (batch - few)
+        rest = max(0.0, busy_with_few - few * row)
     hops = 2 * (group.size - 1)
     small, large, wide = (_seconds_of_a_sum(problem, n) for n in (PARTS, numbers, _LARGE))
     found = Costs(

@@ -66,13 +66,20 @@ class Statsmodels(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.params_ = model(y, design, M=robust.norms.TukeyBiweight()).fit().params
         else:
             model = import_module("statsmodels.robust.resistant_linear_model").RLMDetSMM
-            self.params_ = model(y, design).fit().params
+            # Its start divides by a robust scale, which is 0 in columns of few values.
+            spread = [1 + i for i in range(X.shape[1]) if _spreads(X[:, i])]
+            self.params_ = model(y, design, col_indices=spread).fit().params
         return self
 
     def predict(self, X: Array) -> Array:
         """The linear prediction."""
         found: Array = self.params_[0] + X @ self.params_[1:]
         return found
+
+
+def _spreads(column: Array) -> bool:
+    scale = import_module("statsmodels.robust.scale")
+    return bool(scale.mad(column) > 0 and scale.qn_scale(column) > 0)
 
 
 def contestants(leverage: bool) -> dict[str, Callable[[], Any]]:
