@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+from scipy.optimize import lsq_linear
 
 from proxlin import Problem
 from proxlin.curvature import DenseCurvature
 from proxlin.linearize import linearize
-from proxlin.methods.newton import conjugate_gradients, newton_step
+from proxlin.methods.newton import bounded_step, conjugate_gradients, newton_step
 from proxlin.methods.region import TrustRegion, exact_region
 from proxlin.models import mlp_regressor
 
@@ -70,6 +71,50 @@ def test_newton_step_minimises_the_quadratic_of_the_batch():
     best = -torch.linalg.solve(exact, gradient)
     assert float((step - best).norm()) <= 2e-2 * float(best.norm())
     assert form == pytest.approx(float(step @ exact @ step))
+
+
+def test_conjugate_gradients_end_where_no_more_is_allowed():
+    generator = torch.Generator().manual_seed(2)
+    matrix = spd(20, generator)
+    right = torch.randn(20, generator=generator, dtype=torch.float64)
+
+    def form(allowed):
+        found = conjugate_gradients(lambda v: matrix @ v, right, lambda v: v, allowed)
+        return float(found @ matrix @ found)
+
+    assert 0 < form(1e-9) < form(0.3 * form(math.inf)) < form(math.inf)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bounded_steps_end_at_the_minimiser_over_the_box(seed):
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn(15, 12, generator=generator, dtype=torch.float64)
+    target = torch.randn(15, generator=generator, dtype=torch.float64)
+    low, high = torch.full((12,), -0.1).double(), torch.full((12,), 0.2).double()
+    matrix, theta = root.T @ root, torch.zeros(12, dtype=torch.float64)
+
+    def value(point):
+        return float((root @ point - target).square().sum())
+
+    for _ in range(8):
+        gradient = matrix @ theta - root.T @ target
+        step, form = bounded_step(
+            lambda v: matrix @ v, gradient, lambda v: v, (low - theta, high - theta)
+        )
+        assert form == pytest.approx(float(step @ matrix @ step))
+        assert value(theta + step) <= (1 + 1e-12) * value(theta)
+        theta = (theta + step).clamp(low, high)
+    best = lsq_linear(root.numpy(), target.numpy(), (low.numpy(), high.numpy()), tol=1e-14).x
+    torch.testing.assert_close(theta, torch.from_numpy(best), atol=1e-6, rtol=0)
+    assert bool((theta == low).any() | (theta == high).any())
+
+
+def test_a_bounded_step_from_the_minimiser_is_none():
+    """Every parameter rests at its bound, pressed against it."""
+    room = (torch.zeros(3), torch.ones(3))
+    step, form = bounded_step(lambda v: v, torch.ones(3), lambda v: v, room)
+    assert torch.equal(step, torch.zeros(3))
+    assert form == 0
 
 
 def test_good_predictions_widen_and_bad_ones_narrow():

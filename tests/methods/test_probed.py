@@ -12,6 +12,7 @@ from proxlin.budget import Budget
 from proxlin.curvature import DenseCurvature
 from proxlin.data import blob_images, planted_regression
 from proxlin.errors import InvalidInputError
+from proxlin.linear import solve_linear
 from proxlin.linearize import linearize
 from proxlin.methods import Probed
 from proxlin.methods.look import look
@@ -109,17 +110,29 @@ def test_lasso_gives_exact_zeros():
     assert int((weight == 0).sum()) >= 12  # 14 of the 16 are zero in the plant
 
 
+@pytest.mark.parametrize("batch_size", [None, 16])
 @pytest.mark.parametrize("constraint", [NonNegative(), Box(-0.2, 0.3), Simplex()])
-def test_constraints_hold_at_every_step(constraint):
+def test_constraints_hold_at_every_step(constraint, batch_size):
     x, y = data()
     torch.manual_seed(0)
     problem = Problem(mlp_regressor(5, 2, hidden=(4,)), (x, y), 1, constraint=constraint)
-    method = Probed()
+    method = Probed(batch_size=batch_size)
+    slack = 1e-6 if isinstance(constraint, Simplex) else 1e-7  # bounds as float32 has them
     theta = problem.penalty.project(problem.theta())
     state = method.init(problem, theta, torch.Generator().manual_seed(0))
     for _ in range(60):
         method.step(problem, state, Budget(None, 60))
-        assert all(problem.penalty.contains(theta) for theta in method.candidates(state))
+        assert all(problem.penalty.contains(theta, slack) for theta in method.candidates(state))
+
+
+def test_newton_steps_in_a_box_solve_a_problem_that_batches_only_approach():
+    x, y = data(features=8)
+    box = Box(-0.2, 0.1)
+    problem = Problem(linear_regressor(8, 2, bias=False), (x, y), 1.5, constraint=box)
+    wide = (x.double(), y.double())
+    best = solve_linear(*wide, p=1.5, constraint=box, fit_intercept=False).objective
+    few = minimize(problem, "probed", max_iter=30).objective
+    assert few == pytest.approx(best, rel=1e-5)
 
 
 def test_gross_outliers_do_not_move_it():

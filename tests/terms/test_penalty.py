@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from math import inf
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from proxlin.errors import InvalidInputError
 from proxlin.layout import Layout
 from proxlin.terms import (
     Ball,
+    Box,
     Constraint,
     ElasticNet,
     GroupLasso,
@@ -211,3 +213,30 @@ def test_a_prox_costs_a_handful_of_passes(
     with WrittenNumbers() as written:
         penalty.prox(theta, 0.3)
     assert written.count <= passes * layout.size
+
+
+def test_the_box_of_named_bounds_leaves_the_other_parameters_free() -> None:
+    penalty = Penalty(CONV, Ridge(0.1), NonNegative(on="conv.*") & Box(-1.0, 2.0, on="conv.bias"))
+    assert penalty.box is not None
+    low, high = (CONV.split(end) for end in penalty.box)
+    assert set(low["conv.weight"].flatten().tolist()) == {0.0}
+    assert set(low["conv.bias"].tolist()) == {0.0}
+    assert set(high["conv.bias"].tolist()) == {2.0}
+    assert set(high["conv.weight"].flatten().tolist()) == {inf}
+    assert set(low["out.weight"].flatten().tolist()) == {-inf}
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "constraint"),
+    [
+        (Ridge(0.1), None),
+        (Lasso(0.1), NonNegative()),
+        (GroupLasso(0.1, "rows", on="conv.weight"), NonNegative(on="conv.bias")),
+        (None, Simplex(on="conv.bias")),
+        (None, Ball(1.0)),
+    ],
+)
+def test_what_is_more_than_a_box_has_none(
+    regularizer: Regularizer | None, constraint: Constraint | None
+) -> None:
+    assert Penalty(CONV, regularizer, constraint).box is None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from proxlin.curvature import Curvature
 from proxlin.linearize import Linearization
 
+Product = Callable[[Tensor], Tensor]  # v -> M v
+Room = tuple[Tensor, Tensor]  # the lowest and the highest step
+
 _MOST_STEPS = 30
 _ACCURACY = 1e-2  # of the solution, in the norm of the preconditioner
+_FACES = 4  # of the box, on each of which conjugate gradients are run
+_HALVINGS = 4  # of a step that a bound bends upwards
 
 
 def newton_step(
@@ -21,30 +28,99 @@ def newton_step(
     curvature: Curvature,
     *,
     n_rows: int,
-    total: Callable[[Tensor], Tensor],
+    total: Product,
+    allowed: float = math.inf,
+    room: Room | None = None,
 ) -> tuple[Tensor, float]:
     """s = -A^{-1} gradient and s^T A s for A = (1/B) sum_i J_i^T diag(w_i) J_i + diag(shift).
 
-    The averaged curvature preconditions: it is A of some steps ago, without what couples layers.
-    The model may hold some of the B = `n_rows` rows only; `total` then sums up over all processes.
+    With `room` for it, low <= s <= high holds too, and what has s^T A s above `allowed` is not
+    worked out any further. The averaged curvature preconditions: it is A of some steps ago, without
+    what couples layers. The model may hold some of the B = `n_rows` rows only; `total` then sums up
+    over all processes.
     """
 
     def times(vector: Tensor) -> Tensor:
         pulled = total(model.adjoint(weights * model.apply(vector) / n_rows))
         return pulled + shift * vector
 
+    if room is not None:
+        return bounded_step(times, gradient, curvature.solve, room, allowed)
     step = conjugate_gradients(times, -gradient, curvature.solve)
     return step, float(step @ times(step))
 
 
+def bounded_step(
+    times: Product,
+    gradient: Tensor,
+    precondition: Product,
+    room: Room,
+    allowed: float = math.inf,
+) -> tuple[Tensor, float]:
+    """About argmin of gradient . s + 1/2 s^T A s over low <= s <= high, and its s^T A s.
+
+    What a bound holds back rests; conjugate gradients move the others, the bounds bend their way,
+    and what they have bent rests in the next round. Where the bent way does not lead down, as the
+    slope itself always does, that is followed instead. Each round lowers the quadratic.
+    """
+    (low, high), step, slope, form = room, torch.zeros_like(gradient), gradient, 0.0
+    for _ in range(_FACES):
+        held = ((step <= low) & (slope > 0)) | ((step >= high) & (slope < 0))
+        free = (~held).to(slope)
+        way = conjugate_gradients(
+            lambda v, free=free: free * times(free * v),  # type: ignore[misc]
+            -free * slope,
+            lambda v, free=free: free * precondition(free * v),  # type: ignore[misc]
+            allowed,
+        )
+        found = _bent(times, slope, step, way, room)
+        if found is None:
+            down = -free * slope
+            steep = float(down @ times(down))
+            scale = float(down @ down) / steep if steep > 0 else 0.0
+            found = _bent(times, slope, step, scale * down, room)
+        if found is None:
+            break  # nothing is left to gain
+        step, image, straight = found
+        slope = slope + image
+        form = float(step @ (slope - gradient))
+        if straight or form > allowed:
+            break
+    return step, form
+
+
+def _bent(
+    times: Product, slope: Tensor, step: Tensor, way: Tensor, room: Room
+) -> tuple[Tensor, Tensor, bool] | None:
+    """step + way or less of it, cut to the room, A times the difference, and whether it was uncut.
+
+    None if no halving lowers slope . m + 1/2 m^T A m for the move m.
+    """
+    for halving in range(_HALVINGS):
+        aim = step + 0.5**halving * way
+        bent = aim.clamp(*room)
+        move = bent - step
+        image = times(move)
+        if float((slope + 0.5 * image) @ move) < 0:
+            return bent, image, torch.equal(bent, aim)
+    return None
+
+
 def conjugate_gradients(
-    times: Callable[[Tensor], Tensor], right: Tensor, precondition: Callable[[Tensor], Tensor]
+    times: Product,
+    right: Tensor,
+    precondition: Product,
+    allowed: float = math.inf,
 ) -> Tensor:
-    """x with A x = right, from x = 0, for A and the preconditioner symmetric and positive."""
+    """x with A x = right, from x = 0, for A and the preconditioner symmetric and positive.
+
+    x^T A x grows from step to step; once it is above `allowed`, x is returned as it is.
+    """
     solution = right.new_zeros(right.shape)
     residual = right
     direction = preconditioned = precondition(residual)
     product = first = float(residual @ preconditioned)
+    form = 0.0
     for _ in range(_MOST_STEPS):
         if not product > _ACCURACY**2 * first:
             break
@@ -54,6 +130,9 @@ def conjugate_gradients(
             break
         length = product / curvature
         solution = solution + length * direction
+        form += length * product
+        if form > allowed:
+            break
         residual = residual - length * image
         preconditioned = precondition(residual)
         before, product = product, float(residual @ preconditioned)

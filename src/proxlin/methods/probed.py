@@ -26,7 +26,7 @@ from proxlin.problem import Problem
 from proxlin.rows import Shuffler
 from proxlin.shards import Share
 
-_PREPARATION = 20  # batches that give the first probes
+_PREPARATION = 8  # batches that give the first probes
 _PREPARATION_SHARE = 0.05  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
@@ -40,7 +40,7 @@ class ProbedState:
 
     theta: Tensor  # (d,) present point, always in C
     batches: Shuffler
-    whole: bool  # every batch is the whole data, and g is smooth: the steps are Newton's
+    whole: bool  # every batch is the whole data, g smooth, C a box or all: Newton's steps
     region: TrustRegion
     generator: torch.Generator
     curvature: Curvature
@@ -64,8 +64,8 @@ class Probed:
 
     Nothing needs tuning: the trust region and the damping follow from how well the quadratic
     predicts the change of the batch loss, which is measured every few steps. Where all rows fit
-    into one batch and g is smooth, conjugate gradients on that batch's own curvature make each step
-    a Newton step.
+    into one batch, g is smooth and C at most a box, conjugate gradients on that batch's own
+    curvature make each step a Newton step.
     """
 
     batch_size: int | None = None  # None: from the number of activations of one row
@@ -92,7 +92,8 @@ class Probed:
         batches = Shuffler(
             problem.n_rows, self.batch_size or fitting_batch_size(problem), generator
         )
-        whole = problem.penalty.is_quadratic and batches.batch_size == problem.n_rows
+        exact = problem.penalty.is_quadratic or problem.penalty.box is not None
+        whole = exact and batches.batch_size == problem.n_rows
         return ProbedState(
             theta=theta,
             batches=batches,
@@ -144,6 +145,8 @@ class Probed:
             move, form = self._damped_step(problem, state, length)
         move, form = _shortened(move, form, state.region.radius * state.loss)
         state.theta = before + move
+        if state.whole and problem.penalty.constrained:  # a bound is not met to the last bit
+            state.theta = problem.penalty.project(state.theta)
         if measuring:
             predicted = float(seen.gradient @ move) + 0.5 * form
             ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
@@ -192,7 +195,8 @@ class Probed:
 
     def _factor(self, problem: Problem, state: ProbedState) -> None:
         """Renew the factor; a term it cannot hold brings its ADMM penalty into it."""
-        split = 0.0 if problem.penalty.is_quadratic else state.curvature.scale
+        without = state.whole or problem.penalty.is_quadratic
+        split = 0.0 if without else state.curvature.scale
         state.split = max(split, torch.finfo(state.theta.dtype).tiny)
         extra = problem.penalty.quadratic.to(state.theta.device) + split
         state.curvature.factor(state.region.damping, extra)
@@ -212,6 +216,8 @@ class Probed:
             state.curvature,
             n_rows=share.n_rows,
             total=problem.communicator.sum,
+            allowed=state.region.radius * state.loss,
+            room=_room(problem, state.theta),
         )
 
     def _damped_step(
@@ -261,6 +267,14 @@ class Probed:
         if state.steps % 50 == 0 and state.loss < state.good_loss:
             state.good, state.good_loss = state.theta.clone(), state.loss
         return True
+
+
+def _room(problem: Problem, theta: Tensor) -> tuple[Tensor, Tensor] | None:
+    """How far each parameter may move down and up; None if all may go anywhere."""
+    if problem.penalty.box is None:
+        return None
+    low, high = problem.penalty.box
+    return low.to(theta) - theta, high.to(theta) - theta
 
 
 def _shortened(step: Tensor, form: float, allowed: float) -> tuple[Tensor, float]:

@@ -15,7 +15,7 @@ _ROUNDING = 1e-6  # changes below this share of the loss are not measured
 class TrustRegion:
     """Bounds s^T A s by radius * loss, and damps A; both follow the measured predictions."""
 
-    radius: float = 1e-7
+    radius: float = 1e-5
     damping: float = 1e-2  # relative to the mean of the diagonal of C
     widest: float = _MOST_RADIUS
 
@@ -52,4 +52,4 @@ class TrustRegion:
 
 def exact_region() -> TrustRegion:
     """For steps on the whole data, whose change is measured each time: bolder."""
-    return TrustRegion(radius=1e-5, widest=10.0)
+    return TrustRegion(widest=10.0)

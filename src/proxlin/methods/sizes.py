@@ -11,13 +11,15 @@ from proxlin.problem import Problem
 
 _ACTIVATIONS = 2**20  # of one batch
 _WHOLE = 2**19  # numbers of all rows, up to which every batch is the whole data
+_WHOLE_IN_A_BOX = 2**20  # the same where smaller batches could only take proximal steps
 
 
 def fitting_batch_size(problem: Problem) -> int:
     """All rows if they are few, else a power of two with about a million activations a batch."""
     activations = activations_of_a_row(problem)
     inputs = sum(tensor[:1].numel() for tensor in problem.example)
-    if problem.n_rows * (activations + inputs) <= _WHOLE:
+    few = _WHOLE if problem.penalty.box is None else _WHOLE_IN_A_BOX
+    if problem.n_rows * (activations + inputs) <= few:
         return problem.n_rows
     rows = _ACTIVATIONS // max(activations, 1)
     size = 1 << max(rows, 1).bit_length() - 1

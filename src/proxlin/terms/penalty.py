@@ -11,7 +11,7 @@ from torch import Tensor
 from proxlin.errors import InvalidInputError
 from proxlin.layout import Layout
 from proxlin.terms.constraints import Constraint
-from proxlin.terms.pieces import Coupled, Space
+from proxlin.terms.pieces import Coupled, Separable, Space
 from proxlin.terms.plan import Plan
 from proxlin.terms.regularizers import Regularizer
 
@@ -106,6 +106,17 @@ class Penalty:
             isinstance(piece, Coupled) for piece in self._joint.pieces
         )
         return not kinks and not self.constrained
+
+    @cached_property
+    def box(self) -> tuple[Tensor, Tensor] | None:
+        """(d,) float64 each, the bounds of theta; None unless C is a box and g quadratic (or 0)."""
+        parts, sizes = self._joint.separable, torch.tensor(self.layout.sizes)
+        apart = all(isinstance(piece, Separable) for piece in self._joint.pieces)
+        if not (apart and self.constrained) or any(part.l1 for part in parts):
+            return None
+        ends = [(part.low, part.high) for part in parts]
+        low, high = torch.tensor(ends, dtype=torch.float64).repeat_interleave(sizes, dim=0).T
+        return low, high
 
     @property
     def constrained(self) -> bool:
