@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,29 +29,43 @@ _READ_OUT = (64, 1024)
 _MANY_ROWS = 10**9
 
 
-def launch(ranks: int, *arguments: str) -> dict[str, Any]:
-    """What rank 0 of a measurement in this module prints, one thread a process."""
+def launch(ranks: int, *arguments: str, times: int = 1) -> list[dict[str, Any]]:
+    """What rank 0 of a measurement in this module prints, so many measurements at once.
+
+    One thread a process.
+    """
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    told = subprocess.run(
-        [sys.executable, *torchrun, "-m", "benchmarks.scaling", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-    )
-    found: dict[str, Any] = json.loads(told.stdout.strip().split("\n")[-1])
-    return found
+    command = [sys.executable, *torchrun, "-m", "benchmarks.scaling", *arguments]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(times)
+    ]
+    told = [process.communicate()[0] for process in running]
+    if any(process.returncode for process in running):
+        raise SystemExit(f"{shlex.join(command)} failed.")
+    return [json.loads(text.strip().split("\n")[-1]) for text in told]
 
 
-def measured(net: str, ranks: tuple[int, ...], steps: int, repeats: int) -> dict[int, Costs]:
-    """The costs with each number of processes, the fastest of several launches taken in turns."""
-    best: dict[int, Costs] = {}
-    for _ in range(repeats):
-        for count in ranks:
-            found = Costs(**launch(count, "--work", net, "--steps", str(steps)))
-            if count not in best or found.step < best[count].step:
-                best[count] = found
-    return best
+@dataclass
+class Measured:
+    """What was found for one net, the fastest of several launches taken in turns."""
+
+    costs: dict[int, Costs]  # by the number of processes
+    apart: float  # steps a second of two processes that share nothing, added up
+
+    @classmethod
+    def of(cls, net: str, ranks: tuple[int, ...], steps: int, repeats: int) -> Measured:
+        """Measure with each number of processes in turn."""
+        work = ("--work", net, "--steps", str(steps))
+        found = cls({}, 0.0)
+        for _ in range(repeats):
+            for count in ranks:
+                costs = Costs(**launch(count, *work)[0])
+                if count not in found.costs or costs.step < found.costs[count].step:
+                    found.costs[count] = costs
+            rates = [1 / told["step"] for told in launch(1, *work, times=2)]
+            found.apart = max(found.apart, sum(rates))
+        return found
 
 
 @dataclass(frozen=True)
@@ -70,8 +85,9 @@ class Network:
         )
 
 
-def speed_table(net: str, costs: dict[int, Costs]) -> Table:
+def speed_table(net: str, found: Measured) -> Table:
     """Rows per second, as measured and as the model of docs/scaling.md has it."""
+    costs = found.costs
     one, here, cores = costs[1], Network.of(costs), len(os.sched_getaffinity(0))
     table = Table(title=f"{net}: {one.parameters:,} parameters, batches of {one.batch:,} rows")
     for heading in ("processes", "rows/s", "ratio", "bar", "model rows/s", "sums, ms a step"):
@@ -89,7 +105,8 @@ def speed_table(net: str, costs: dict[int, Costs]) -> Table:
     table.caption = (
         f"one row {1e6 * one.row:.1f} us, the rest of a step {1e3 * one.rest:.2f} ms,"
         f" {one.bytes / 1e6:.3f} MB summed a step, {1e6 * here.hop:.0f} us a hop,"
-        f" {here.bandwidth / 1e6:,.0f} MB/s"
+        f" {here.bandwidth / 1e6:,.0f} MB/s; two processes that share nothing make"
+        f" {found.apart * one.step:.2f} times the steps of one"
     )
     return table
 
@@ -162,10 +179,10 @@ def main(arguments: list[str] | None = None) -> None:
     console = Console()
     found = {}
     for net in NETS:
-        found[net] = measured(net, ranks, options.steps, options.repeats)
+        found[net] = Measured.of(net, ranks, options.steps, options.repeats)
         console.print(speed_table(net, found[net]))
     assumed = Network(1e-6 * options.hop, 1e9 * options.bandwidth)
-    console.print(read_out({net: costs[1] for net, costs in found.items()}, assumed))
+    console.print(read_out({net: each.costs[1] for net, each in found.items()}, assumed))
     room = 0.4 * shutil.disk_usage(options.folder).free / 1e9
     if gigabytes := min(options.gigabytes, room):
         command = [sys.executable, "-m", "benchmarks.out_of_core", "--folder", str(options.folder)]
