@@ -25,7 +25,7 @@ class Stages:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=12),
             TextColumn("{task.fields[told]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
