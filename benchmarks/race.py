@@ -16,10 +16,10 @@ from torch import Tensor
 from proxlin.budget import Budget
 from proxlin.problem import Problem
 
-_CURVE_ROWS = 1_024  # rows on which the curve is drawn
+_CURVE_ROWS = 512  # rows on which the curve is drawn
 _CHOICE_ROWS = 2_048  # other rows, on which a method chooses between its candidates
 _FINAL_ROWS = 8_192  # rows on which the end is measured
-_NOTES = 24  # points of a curve, evenly spaced in log time
+_NOTES = 48  # points of a curve, evenly spaced in log time
 _FIRST_NOTE = 0.01  # share of the time
 
 
