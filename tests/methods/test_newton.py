@@ -117,6 +117,16 @@ def test_a_bounded_step_from_the_minimiser_is_none():
     assert form == 0
 
 
+def test_a_bounded_step_is_found_where_a_bound_cuts_off_the_flat_direction():
+    """The valley of a quadratic of condition 1e4 runs along a bound at hand."""
+    turn = torch.tensor([[0.574, -0.819], [0.819, 0.574]], dtype=torch.float64)
+    matrix = turn.T @ torch.diag(torch.tensor([1.0, 1e-4], dtype=torch.float64)) @ turn
+    gradient = -matrix @ torch.tensor([70.0, 100.0], dtype=torch.float64)
+    room = (torch.full((2,), -math.inf).double(), torch.tensor([math.inf, 0.0078]).double())
+    step, _ = bounded_step(lambda v: matrix @ v, gradient, lambda v: v, room)
+    assert float(gradient @ step + 0.5 * step @ matrix @ step) < 0
+
+
 def test_good_predictions_widen_and_bad_ones_narrow():
     region = TrustRegion(radius=1e-3)
     assert region.judge(predicted=-1e-3, actual=-1e-3, form=1e-3, loss=1.0)
@@ -152,3 +162,10 @@ def test_the_region_does_not_freeze_below_the_rounding_of_the_loss():
     assert region.judge(predicted=0.0, actual=1e-9, form=0.0, loss=1.0)
     assert region.radius > before
     assert region.judge(predicted=0.0, actual=0.0, form=0.0, loss=0.0)
+
+
+@pytest.mark.parametrize("actual", [1e-2, math.nan])
+def test_a_rise_after_a_step_that_should_change_nothing_is_taken_back(actual):
+    region = TrustRegion(radius=1e-3)
+    assert not region.judge(predicted=-1e-9, actual=actual, form=1e-9, loss=1.0)
+    assert region.judge(predicted=-1e-9, actual=1e-7, form=1e-9, loss=1.0)  # rounding

@@ -135,6 +135,29 @@ def test_newton_steps_in_a_box_solve_a_problem_that_batches_only_approach():
     assert few == pytest.approx(best, rel=1e-5)
 
 
+@pytest.mark.parametrize("stretch", [1e2, 1e4])
+def test_a_feature_of_another_size_takes_few_steps(stretch):
+    """Damping that suits one feature is far too much for another: it must be seen to fall."""
+    x, y = data()
+    x = x * torch.tensor([stretch, 1.0, 1.0, 1.0, 1.0])
+    problem = Problem(linear_regressor(5, 2), (x, y), "mse")
+    best = solve_linear(x.double(), y.double(), p="mse").objective
+    assert minimize(problem, "probed", max_iter=100).objective == pytest.approx(best, rel=1e-3)
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+def test_a_start_that_fits_every_row_is_left_for_a_smaller_objective(batch_size):
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(20, 50, generator=generator), torch.randn(20, 1, generator=generator)
+    net = linear_regressor(50, 1, bias=False)
+    net.weight.data = torch.linalg.lstsq(x, y).solution.T.contiguous()
+    problem = Problem(net, (x, y), "mse", regularizer=Ridge(0.5))
+    exact = torch.linalg.solve(x.T @ x / 20 + 0.25 * torch.eye(50), x.T @ y / 20)
+    best = problem.objective(exact.flatten())
+    found = minimize(problem, Probed(batch_size=batch_size), max_iter=300).objective
+    assert found == pytest.approx(best, rel=1e-2)
+
+
 def test_gross_outliers_do_not_move_it():
     plant = planted_regression(1000, 6, 3, noise=0.1, dtype=torch.float32)
     errors = {}

@@ -37,7 +37,7 @@ from tests.parallel.problems import net, own_part, table
 RIDGE = Ridge(1e-3)
 METHODS = {
     "probed": (Probed(batch_size=32), 24),
-    "newton": (Probed(), 4),  # all rows in one batch; more steps amplify the last bit
+    "newton": (Probed(), 3),  # all rows in one batch; more steps amplify the last bit
     "sgd": (SGD(batch_size=24), 20),
     "adam": (Adam(batch_size=24), 20),
     "mbo-sadm": (MBO(solver=SADM(max_steps=8, min_steps=4)), 2),

@@ -117,3 +117,8 @@ def test_a_million_numbers_in_float32_end_up_inside(c: Constraint) -> None:
 def test_bad_settings_are_refused_in_one_sentence(make: Any, sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=sentence):
         make()
+
+
+def test_a_bound_that_the_type_cannot_hold_is_none() -> None:
+    theta = torch.tensor([-1.0, 3e38])
+    assert Box(0.0, 1e39).project(theta).tolist() == [0.0, theta[1].item()]

@@ -17,7 +17,6 @@ Room = tuple[Tensor, Tensor]  # the lowest and the highest step
 _MOST_STEPS = 30
 _ACCURACY = 1e-2  # of the solution, in the norm of the preconditioner
 _FACES = 4  # of the box, on each of which conjugate gradients are run
-_HALVINGS = 4  # of a step that a bound bends upwards
 
 
 def newton_step(
@@ -60,8 +59,8 @@ def bounded_step(
     """About argmin of gradient . s + 1/2 s^T A s over low <= s <= high, and its s^T A s.
 
     What a bound holds back rests; conjugate gradients move the others, the bounds bend their way,
-    and what they have bent rests in the next round. Where the bent way does not lead down, as the
-    slope itself always does, that is followed instead. Each round lowers the quadratic.
+    and what they have bent rests in the next round. Where the bent way does not lead down, the
+    slope is followed instead, which does however it is bent. Each round lowers the quadratic.
     """
     (low, high), step, slope, form = room, torch.zeros_like(gradient), gradient, 0.0
     for _ in range(_FACES):
@@ -92,18 +91,21 @@ def bounded_step(
 def _bent(
     times: Product, slope: Tensor, step: Tensor, way: Tensor, room: Room
 ) -> tuple[Tensor, Tensor, bool] | None:
-    """step + way or less of it, cut to the room, A times the difference, and whether it was uncut.
+    """step + way cut to the room, or as much of that move as lowers the quadratic most.
 
-    None if no halving lowers slope . m + 1/2 m^T A m for the move m.
+    Comes with A times the move and whether it is the whole way; None if it does not lead down.
     """
-    for halving in range(_HALVINGS):
-        aim = step + 0.5**halving * way
-        bent = aim.clamp(*room)
-        move = bent - step
-        image = times(move)
-        if float((slope + 0.5 * image) @ move) < 0:
-            return bent, image, torch.equal(bent, aim)
-    return None
+    aim = step + way
+    bent = aim.clamp(*room)
+    move = bent - step
+    image = times(move)
+    gain, form = -float(slope @ move), float(move @ image)
+    if not gain > 0:
+        return None
+    share = min(1.0, gain / form) if form > 0 else 1.0
+    if share < 1.0:
+        return (step + share * move).clamp(*room), share * image, False
+    return bent, image, torch.equal(bent, aim)
 
 
 def conjugate_gradients(

@@ -48,10 +48,10 @@ class ProbedState:
     dual: Tensor  # (d,) scaled multiplier of the proximal step, kept from step to step
     average: Tensor | None  # (d,) running average of the latest points, where it keeps its zeros
     good: Tensor  # (d,) the point to return to after a bad stretch
-    good_loss: float = math.inf  # average batch loss when `good` was kept
+    good_loss: float = math.inf  # `loss` when `good` was kept
     gradient_weight: float = 0.0
     floor: float = 1e-2  # |r| below this share of its mean counts as that
-    loss: float = math.nan  # running average of the batch losses
+    loss: float = math.nan  # running average of the batch losses, and g
     pending: list[Tensor] = field(default_factory=list)  # probes not yet in the curvature
     probes: float = 0.0  # how many probes the curvature averages over
     split: float = 1.0  # penalty of the proximal step's ADMM
@@ -138,17 +138,19 @@ class Probed:
             self._factor(problem, state)
         before = state.theta
         if state.whole:
-            state.loss = seen.loss
+            state.loss = seen.loss + float(problem.penalty.value(before))
             move, form = self._newton(problem, state, share, seen.gradient)
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
             move, form = self._damped_step(problem, state, length)
         move, form = _shortened(move, form, state.region.radius * state.loss)
         state.theta = before + move
-        if state.whole and problem.penalty.constrained:  # a bound is not met to the last bit
+        if problem.penalty.box is not None:  # the sum of a point and a move may be off by a bit
             state.theta = problem.penalty.project(state.theta)
         if measuring:
-            predicted = float(seen.gradient @ move) + 0.5 * form
+            # Damping is no curvature of the loss: its share of the form foretells nothing.
+            damped = self._damping(state) * float(move @ move) if state.whole else 0.0
+            predicted = float(seen.gradient @ move) + 0.5 * (form - damped)
             ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
             after = problem.mean_loss(state.theta, share)
             actual = after - seen.loss + float(ridge @ move)
@@ -177,8 +179,9 @@ class Probed:
             if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
                 self._absorb(state)
             rate = max(0.05, 1.0 / (state.steps + 1))
+            loss = seen.loss + float(problem.penalty.value(state.theta))
             fresh = math.isnan(state.loss)
-            state.loss = seen.loss if fresh else state.loss + rate * (seen.loss - state.loss)
+            state.loss = loss if fresh else state.loss + rate * (loss - state.loss)
             state.gradient.lerp_(seen.gradient, 1 - self.momentum)
             state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
         return seen
@@ -251,8 +254,10 @@ class Probed:
 
     def _shift(self, problem: Problem, state: ProbedState) -> Tensor:
         """What is added to the diagonal of C: the damping and the quadratic part of g."""
-        damping = state.region.damping * state.curvature.scale
-        return problem.penalty.quadratic.to(state.theta) + damping
+        return problem.penalty.quadratic.to(state.theta) + self._damping(state)
+
+    def _damping(self, state: ProbedState) -> float:
+        return state.region.damping * state.curvature.scale
 
     def _healthy(self, state: ProbedState, loss: float) -> bool:
         """Keep a good point now and then; go back to it when the loss has run away."""

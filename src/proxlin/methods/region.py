@@ -26,11 +26,12 @@ class TrustRegion:
         hold there, and such leaps end in dead units.
         """
         bound = form >= 0.99 * self.radius * loss
+        least = _ROUNDING * loss
         scale = max(abs(predicted), 0.5 * form)
-        if loss <= 0 or scale <= _ROUNDING * loss:
+        if loss <= 0 or (scale <= least and abs(actual) <= 2 * least):
             self._widen(_SLOW)
             return True
-        error = abs(actual - predicted) / scale
+        error = abs(actual - predicted) / max(scale, least)
         if not error <= _BAD:  # NaN is bad too
             self.radius = max(min(self.radius, form / loss) / 2, _LEAST_RADIUS)
             self.damping = min(self.damping * 1.5, _MOST_DAMPING)

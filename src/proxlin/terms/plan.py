@@ -166,8 +166,9 @@ def _prox_separable(same: Coefficients, v: Tensor, step: float) -> Tensor:
         v = v - step * same.slope
     if same.l1:
         v = v - v.clamp(-step * same.l1, step * same.l1)
-    if same.low > -inf or same.high < inf:
-        v = v.clamp(same.low, same.high)
+    most = torch.finfo(v.dtype).max  # a bound beyond is none
+    if same.low > -most or same.high < most:
+        v = v.clamp(max(same.low, -most), min(same.high, most))
     return v
 
 
