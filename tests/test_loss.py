@@ -54,7 +54,7 @@ def test_the_quadratic_touches_where_the_entries_change_sign(p):
 
 
 @settings(max_examples=100, deadline=None)
-@given(values=VECTORS, p=st.floats(2, 20))
+@given(values=VECTORS, p=st.floats(2, 8))
 def test_weights_beyond_p_2_dominate_the_hessian(values, p):
     r = torch.tensor(values, dtype=torch.float64)
     assume(float(r.abs().max()) > 1e-2)
@@ -68,6 +68,13 @@ def test_weights_beyond_p_2_dominate_the_hessian(values, p):
     u = norm_subgradient(r, p=p)
     expected = torch.diag(weights) - (p - 1) * torch.outer(u, u) / loss(r)
     torch.testing.assert_close(hessian, expected, rtol=1e-7, atol=1e-9 * float(weights.max()))
+
+
+@pytest.mark.parametrize("p", [9, 1000.0, math.inf])
+def test_the_weights_of_large_exponents_are_those_of_eight(p):
+    r = torch.tensor([[3.0, -1.0, 0.5]])
+    weights = [RowLoss(each).curvature_weights(r, floor=1e-2) for each in (p, 8)]
+    assert torch.equal(*weights)
 
 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3, math.inf, "mse"])

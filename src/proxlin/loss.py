@@ -14,7 +14,7 @@ from proxlin.prox import norm, norm_subgradient
 
 Exponent = float | Literal["mse"]
 
-_STEEPEST = 50.0  # exponents beyond are as good as infinite, and their powers overflow
+_STEEPEST = 8.0  # larger exponents have this one's curvature: theirs is all in their few kinks
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class RowLoss:
 
         For 1 <= p <= 2 it is w = (|r| / ||r||_p)^(p-2) / ||r||_p: the quadratic with the loss's
         slope at r and this curvature majorises the loss. For p > 2 it is p - 1 times that, the
-        Hessian without its negative rank-one part. Entries below `floor` times the mean |r| of all
-        rows count as that: where |r| -> 0 the weights of p < 2 grow without bound. That mean is
-        given where other processes hold some of the rows.
+        Hessian without its negative rank-one part, and for p > 8 that of p = 8. Entries below
+        `floor` times the mean |r| of all rows count as that: where |r| -> 0 the weights of p < 2
+        grow without bound. That mean is given where other processes hold some of the rows.
         """
         if self.p == "mse":
             return torch.full_like(residual, 2.0)

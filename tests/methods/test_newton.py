@@ -118,13 +118,13 @@ def test_a_bounded_step_from_the_minimiser_is_none():
 
 
 def test_a_bounded_step_is_found_where_a_bound_cuts_off_the_flat_direction():
-    """The valley of a quadratic of condition 1e4 runs along a bound at hand."""
-    turn = torch.tensor([[0.574, -0.819], [0.819, 0.574]], dtype=torch.float64)
-    matrix = turn.T @ torch.diag(torch.tensor([1.0, 1e-4], dtype=torch.float64)) @ turn
-    gradient = -matrix @ torch.tensor([70.0, 100.0], dtype=torch.float64)
-    room = (torch.full((2,), -math.inf).double(), torch.tensor([math.inf, 0.0078]).double())
+    x = torch.tensor([[0.574, -0.819], [0.0819, 0.0574]], dtype=torch.float64)
+    matrix, gradient = x.T @ x, -x.T @ torch.tensor([0.0, 10.0], dtype=torch.float64)
+    free = torch.full((2,), math.inf, dtype=torch.float64)
+    room = (-free, torch.tensor([math.inf, 0.0078], dtype=torch.float64))
     step, _ = bounded_step(lambda v: matrix @ v, gradient, lambda v: v, room)
-    assert float(gradient @ step + 0.5 * step @ matrix @ step) < 0
+    assert float(step[1]) == 0.0078
+    assert float(step[0]) == pytest.approx(2.447, abs=1e-2)
 
 
 def test_good_predictions_widen_and_bad_ones_narrow():

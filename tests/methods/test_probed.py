@@ -135,6 +135,13 @@ def test_newton_steps_in_a_box_solve_a_problem_that_batches_only_approach():
     assert few == pytest.approx(best, rel=1e-5)
 
 
+def test_the_largest_residual_of_a_row_is_minimised_too():
+    x, y = data()
+    problem = Problem(linear_regressor(5, 2), (x, y), math.inf)
+    best = solve_linear(x.double(), y.double(), p=math.inf).objective
+    assert minimize(problem, "probed", max_iter=150).objective == pytest.approx(best, rel=1e-2)
+
+
 @pytest.mark.parametrize("stretch", [1e2, 1e4])
 def test_a_feature_of_another_size_takes_few_steps(stretch):
     """Damping that suits one feature is far too much for another: it must be seen to fall."""

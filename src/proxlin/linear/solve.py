@@ -46,9 +46,10 @@ def solve_linear(
     features; the intercept is never charged for. The status is converged only if a dual point
     proves that the objective is within `tol` of the optimum, relative to it (for fits that are
     all but exact: to 1e-4 of the loss of a constant), or within what rounding alone makes of the
-    objective, which counts only where rows are some 1e8 times as large as the others. The point is
-    never worse than `start`, or than no features and the median (for "mse" the mean) of the
-    targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from. Where several
+    objective, which counts only where rows are some 1e8 times as large as the others. Directions
+    of x whose singular value is below 1e-12 of the largest count as none, in the proof too. The
+    point is never worse than `start`, or than no features and the median (for "mse" the mean) of
+    the targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from. Where several
     points are optimal, one of them is returned, usually from the middle of the set. Slow, at times
     without a proof, are weak l1 and group penalties on many more features than rows. Memory: the
     data in float64 twice, plus about ten residuals (n, t).
