@@ -49,10 +49,10 @@ def solve_linear(
     objective, which counts only where rows are some 1e8 times as large as the others. Directions
     of x whose singular value is below 1e-12 of the largest count as none, in the proof too. The
     point is never worse than `start`, or than no features and the median (for "mse" the mean) of
-    the targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from. Where several
-    points are optimal, one of them is returned, usually from the middle of the set. Slow, at times
-    without a proof, are weak l1 and group penalties on many more features than rows. Memory: the
-    data in float64 twice, plus about ten residuals (n, t).
+    the targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from. Where
+    several points are optimal, one of them is returned, usually from the middle of the set. Slow,
+    at times without a proof, are weak l1 and group penalties on many more features than rows.
+    Memory: the data in float64 twice, plus about ten residuals (n, t).
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> y = torch.tensor([1.0, 3.0, 5.0, 7.0, 1e6])
