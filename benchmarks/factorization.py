@@ -10,7 +10,6 @@ import argparse
 import multiprocessing
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from rich.table import Table
 from sklearn.decomposition import NMF, TruncatedSVD
 from sklearn.impute import SimpleImputer
 
+from benchmarks.peak import peak_megabytes
 from benchmarks.timing import verdict
 from proxlin import RobustFactorization, RobustNMF
 
@@ -96,20 +96,14 @@ def chunks(rows: int, right: Array) -> Iterator[Array]:
 def run_stream(rows: int) -> tuple[float, float, float, float]:
     """(seconds of learning, error, megabytes above the start, megabytes of all rows)."""
     right = planted_basis(STREAM_RANK, STREAM_COLUMNS, np.random.default_rng(0), non_negative=False)
-    before = _peak_megabytes()
+    before = peak_megabytes()
     model, seconds = RobustFactorization(STREAM_RANK, random_state=0), 0.0
     for x in chunks(rows, right):
         start = time.perf_counter()
         model.partial_fit(x)
         seconds += time.perf_counter() - start
     error = subspace_error(model.components_, right)
-    return seconds, error, _peak_megabytes() - before, rows * STREAM_COLUMNS * 4 / 2**20
-
-
-def _peak_megabytes() -> float:
-    """The most memory that this program has had; `ru_maxrss` also knows the one that started it."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    return seconds, error, peak_megabytes() - before, rows * STREAM_COLUMNS * 4 / 2**20
 
 
 def stream_table(rows: int) -> Table:

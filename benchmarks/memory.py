@@ -6,7 +6,6 @@ python -m benchmarks.memory
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from benchmarks.peak import peak_megabytes
 from benchmarks.timing import verdict
 from proxlin import Problem, Ridge, minimize
 from proxlin.models import mlp_autoencoder
@@ -42,18 +42,14 @@ def _conv() -> tuple[nn.Module, Tensor]:
 NETS = {"mlp autoencoder": _mlp, "convolutional autoencoder": _conv}
 
 
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
 def _measure(name: str, steps: int) -> None:
     """In a process of its own: parameters, and MB beyond what the data and imports took."""
     torch.manual_seed(0)
     net, x = NETS[name]()
-    before = _peak()
+    before = peak_megabytes()
     problem = Problem(net, x, p=1.0, regularizer=Ridge(1e-3))
     minimize(problem, max_seconds=None, max_iter=steps)
-    print(problem.layout.size, _peak() - before)
+    print(problem.layout.size, peak_megabytes() - before)
 
 
 def main(arguments: list[str] | None = None) -> None:

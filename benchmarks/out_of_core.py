@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import resource
 import shutil
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.peak import peak_megabytes
 from proxlin import Problem, Ridge, minimize
 from proxlin.models import mlp_regressor
 from proxlin.rows import evenly_spread
@@ -69,7 +69,7 @@ def train(path: str, seconds: float) -> None:
         "seconds": result.seconds,
         "objective": result.objective,
         "start": start,
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "peak": peak_megabytes(),
     }
     print(json.dumps(told))
 

@@ -10,7 +10,6 @@ million rows x 50 in a process of its own with its peak memory (left out with --
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -31,6 +30,7 @@ from sklearn.linear_model import (
     TheilSenRegressor,
 )
 
+from benchmarks.peak import peak_megabytes
 from benchmarks.timing import best_of, verdict
 from proxlin.linear import solve_linear
 from proxlin.prox import norm
@@ -148,7 +148,7 @@ def measure_many_rows() -> dict[str, float | str]:
         "steps": line.iterations,
         "status": line.status.name,
         "error": float(np.linalg.norm(line.coef.numpy() - coef)),
-        "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "gigabytes": peak_megabytes() / 1e3,
     }
 
 

@@ -45,6 +45,8 @@ def newton_step(
 
     if room is not None:
         return bounded_step(times, gradient, curvature.solve, room, allowed)
+    # Solved to the end also where the step will be cut: what ends early follows the slope more than
+    # the curvature, and nets that are led so end higher.
     step = conjugate_gradients(times, -gradient, curvature.solve)
     return step, float(step @ times(step))
 
