@@ -3,7 +3,7 @@ import math
 import cvxpy as cp
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxlin.errors import InvalidInputError, NonFiniteError
@@ -62,6 +62,7 @@ def test_objective_equals_that_of_an_independent_solver(p, batch):
     shape=st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(1, 9)),
     scale=st.sampled_from([1e-3, 1.0, 1e3]),
 )
+@example(p=1.0, seed=454, shape=(1, 1, 9), scale=1e-3)  # a fit without any error, y = 0
 def test_duality_gap_closes(p, seed, shape, scale):
     problem = instance(seed, *shape, scale)
     found = TIGHT.solve(*problem, p)

@@ -98,20 +98,26 @@ class Copy:
         self.dual_scale = self.penalty * float(torch.linalg.vector_norm(self.dual))
         self.image = image
 
-    def done(self, rules: SplittingRules) -> bool:
-        """Whether both residuals are small."""
+    def done(self, rules: SplittingRules) -> tuple[bool, bool]:
+        """Whether the primal and the dual residual are small."""
         floor = rules.floor * math.sqrt(self.image.numel())
         return (
-            self.primal <= floor + rules.tolerance * self.primal_scale
-            and self.change <= floor + rules.tolerance * self.dual_scale
+            self.primal <= floor + rules.tolerance * self.primal_scale,
+            self.change <= floor + rules.tolerance * self.dual_scale,
         )
 
-    def wanted_penalty(self) -> float:
-        """The penalty that would bring the relative residuals together, if they are far apart."""
+    def wanted_penalty(self, rules: SplittingRules) -> float:
+        """The penalty that would bring the relative residuals together, if they are far apart.
+
+        A residual that is small already asks for nothing: that of a copy which is 0 would never be
+        small beside it.
+        """
         tiny = 1e-30
         primal = self.primal / (self.primal_scale + tiny)
         change = self.change / (self.dual_scale + tiny)
         factor = math.sqrt((primal + tiny) / (change + tiny))
+        if self.done(rules)[0 if factor > 1 else 1]:
+            return self.penalty
         return self.penalty if 0.5 < factor < 2 else self.penalty * min(max(factor, 0.1), 10.0)
 
     def rescale(self, penalty: float) -> None:
@@ -158,7 +164,7 @@ def minimize_split(
     while not state.converged and state.steps < rules.max_steps and not expired():
         if rules.balance and state.steps == look:
             look *= 2
-            _balance(split, state)
+            _balance(split, rules, state)
         _advance(split, rules, state)
     return state
 
@@ -218,12 +224,12 @@ def _advance(split: Split, rules: SplittingRules, state: SplitState) -> None:
         # G may need no force at all; the proximal term's then says what is small.
         force = torch.linalg.vector_norm(split.weights * (state.x - split.centre))
         whole.dual_scale = max(whole.dual_scale, float(force))
-    state.converged = all(copy.done(rules) for copy in state.copies)
+    state.converged = all(all(copy.done(rules)) for copy in state.copies)
     state.steps += 1
 
 
-def _balance(split: Split, state: SplitState) -> None:
-    wanted = [copy.wanted_penalty() for copy in state.copies]
+def _balance(split: Split, rules: SplittingRules, state: SplitState) -> None:
+    wanted = [copy.wanted_penalty(rules) for copy in state.copies]
     if wanted != [copy.penalty for copy in state.copies]:
         for copy, penalty in zip(state.copies, wanted, strict=True):
             copy.rescale(penalty)
