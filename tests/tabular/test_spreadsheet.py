@@ -3,7 +3,7 @@ import io
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxlin.tabular.numbers import is_number
@@ -13,9 +13,12 @@ text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6
 
 
 @given(st.lists(text, min_size=1), text)
+@example(["\r\t"], "\r0")
+@example(["a\r=1"], "a\r\n")
 def test_no_cell_of_text_begins_a_formula(cells, name):
     frame = pd.DataFrame({name: cells, "n": range(len(cells))})
     rows = list(csv.reader(io.StringIO(as_csv(frame).decode(), newline="")))
+    assert len(rows) == 1 + len(cells)
     for row in rows:
         assert is_number(row[0]) or not row[0].startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
 

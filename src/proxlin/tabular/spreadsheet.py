@@ -6,13 +6,14 @@ import pandas as pd
 
 from proxlin.tabular.numbers import is_number
 
-_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_STARTS = ("=", "+", "-", "@", "\t", "\n")
 
 
 def as_csv(frame: pd.DataFrame) -> bytes:
     """The frame as CSV in UTF-8; text that would begin a formula gets a quote mark before it.
 
-    Numbers are left alone, negative ones too, also where a cell of text holds nothing else.
+    Numbers are left alone, negative ones too, also where a cell of text holds nothing else. Line
+    breaks within a cell become newlines: a carriage return would begin a row for many a reader.
 
     >>> as_csv(pd.DataFrame({"=x": ["=1+1", "-2.5"], "n": [-1, 2]})).decode().split()
     ["'=x,n", "'=1+1,-1", '-2.5,2']
@@ -27,6 +28,9 @@ def as_csv(frame: pd.DataFrame) -> bytes:
 
 
 def _harmless(cell: object) -> object:
-    if not isinstance(cell, str) or not cell.lstrip(" ").startswith(_STARTS):
+    if not isinstance(cell, str):
+        return cell
+    cell = cell.replace("\r\n", "\n").replace("\r", "\n")
+    if not cell.lstrip(" ").startswith(_STARTS):
         return cell
     return cell if is_number(cell) else f"'{cell}"
