@@ -30,7 +30,9 @@ from proxlin import (
     Subgradient,
     minimize,
 )
+from proxlin.budget import Budget
 from proxlin.errors import CommunicationError, InvalidInputError
+from proxlin.models import linear_regressor
 from proxlin.parallel import alone, check_same_point, communicator
 from tests.parallel.problems import net, own_part, table
 
@@ -92,6 +94,25 @@ def check_terms_equal_one_process(group):
     for terms in ({"regularizer": Lasso(1e-2)}, {"constraint": NonNegative()}):
         assert_equal_runs(group, 1.0, "probed", Probed(batch_size=32), 12, **terms)
         assert_equal_runs(group, 1.0, "mbo-sadm", *METHODS["mbo-sadm"], **terms)
+
+
+def check_batch_sizes_change_alike(group):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60_000, 10, generator=generator, dtype=torch.float64)
+    data = x, x.sum(1, keepdim=True)
+    with alone():
+        problems = [Problem(linear_regressor(10).double(), data, "mse")]
+    problems.append(Problem(linear_regressor(10).double(), data, "mse"))
+    method, sizes = Probed(), []
+    for problem in problems:
+        state = method.init(problem, torch.zeros(11).double(), torch.Generator().manual_seed(0))
+        sizes.append([])
+        for _ in range(80):
+            method.step(problem, state, Budget(None, 80))
+            sizes[-1].append(state.batches.batch_size)
+    assert_same_everywhere(group, torch.tensor(sizes))
+    assert sizes[0] == sizes[1]
+    assert len(set(sizes[0])) > 1
 
 
 def check_armijo_decides_alike(group):

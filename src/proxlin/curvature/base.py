@@ -32,6 +32,11 @@ class Curvature(Protocol):
         ...
 
     @property
+    def rows_of_a_solve(self) -> int:
+        """How many rows cost about as much to differentiate as one solve; 0 if hardly any."""
+        ...
+
+    @property
     def scale(self) -> float:
         """The mean of the diagonal of C."""
         ...

@@ -22,6 +22,7 @@ class DenseCurvature:
         self._factor = torch.empty(0)
 
     costly = False
+    rows_of_a_solve = 0
 
     @property
     def scale(self) -> float:

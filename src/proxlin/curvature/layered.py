@@ -168,6 +168,19 @@ class LayeredCurvature:
         self.costly = any(isinstance(block, KroneckerBlock) for block in self.blocks)
 
     @property
+    def rows_of_a_solve(self) -> int:
+        """A row passes three times through the weights of linear layers, and often through kernels.
+
+        A solve with Kronecker factors multiplies each weight with a row of both.
+        """
+        if any(len(piece.shape) > 2 for piece in self.pieces):
+            return 0
+        pairs = zip(self.pieces, self.blocks, strict=True)
+        kronecker = [piece for piece, block in pairs if isinstance(block, KroneckerBlock)]
+        work = sum(p.units * p.width * (p.units + p.width) for p in kronecker)
+        return work // (3 * self.size)
+
+    @property
     def scale(self) -> float:
         """The mean of the diagonal of C."""
         return sum(block.trace() for block in self.blocks) / self.size

@@ -1,8 +1,9 @@
 """What the probed method sees of one batch: its loss, a sub-gradient, and probes of its curvature.
 
 Each part of the batch gives a probe of its own: as many backward passes over the batch as one probe
-of the whole would need, and several directions instead of one. Where the batch is spread over
-processes, one small sum finds the mean residual of each part and one large sum everything else.
+of the whole would need, and several directions instead of one. Two halves also tell how far the
+sub-gradient can be trusted. Where the batch is spread over processes, one small sum finds the mean
+residual of each part and one large sum everything else.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from proxlin.linearize import Linearization, linearize_share
 from proxlin.problem import Problem
 from proxlin.shards import Share
 
-PARTS = 4  # of a batch, each with a probe of its own
-
 
 @dataclass(frozen=True)
 class Look:
@@ -28,6 +27,7 @@ class Look:
     loss: float
     gradient: Tensor  # (d,) of the batch's data term and of the quadratic part of g
     probes: list[Tensor]  # each (d,), with E[v v^T] = C of its part of the batch
+    doubt: Tensor | None  # (d,) an error as large as that of `gradient`, if halves were looked at
 
 
 def look(
@@ -37,29 +37,32 @@ def look(
     floor: float,
     generator: torch.Generator,
     *,
-    probing: bool,
+    parts: int,
 ) -> Look:
-    """Mean loss, sub-gradient and, when probing, one probe for each part of the batch."""
-    size = math.ceil(share.n_rows / PARTS) if probing else share.n_rows
+    """Mean loss, sub-gradient and one probe for each of so many parts of the batch; 0: none."""
+    size = math.ceil(share.n_rows / max(parts, 1))
     communicator = problem.communicator
     loss, gradient = 0.0, problem.penalty.quadratic.to(theta) * theta
     if not communicator.leads:
         gradient.zero_()  # what belongs to no row counts once
-    probes = []
+    probes, gradients = [], []
     for part, model, mean_size in _opened(problem, theta, share, size):
         slopes, weights = problem.loss.quadratic(model.residual, floor, mean_size)
-        if probing:
+        if parts:
             probes.append(model.probes(weights, 1, generator, part)[0])
         losses = problem.loss(model.residual)
         whole = part.positions is None
         part_loss = float(losses.mean() if whole else losses.sum() / part.n_rows)
         loss += part.n_rows / share.n_rows * part_loss
-        gradient.add_(model.adjoint(slopes / part.n_rows), alpha=part.n_rows / share.n_rows)
+        gradients.append(model.adjoint(slopes / part.n_rows))
+        gradient.add_(gradients[-1], alpha=part.n_rows / share.n_rows)
+    doubts = [(gradients[0] - gradients[1]) / 2] if len(gradients) == 2 else []
     if share.positions is not None:
-        together = [*probes, gradient, gradient.new_tensor([loss])]
-        *probes, gradient, total = communicator.sum_together(together)
+        together = [*doubts, *probes, gradient, gradient.new_tensor([loss])]
+        *found, gradient, total = communicator.sum_together(together)
+        doubts, probes = found[: len(doubts)], found[len(doubts) :]
         loss = float(total)
-    return Look(loss, gradient, probes)
+    return Look(loss, gradient, probes, doubts[0] if doubts else None)
 
 
 def mean_sizes(

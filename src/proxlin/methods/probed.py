@@ -18,14 +18,16 @@ from proxlin.budget import Budget
 from proxlin.curvature import Curvature, curvature_for
 from proxlin.linearize import linearize_share
 from proxlin.methods.base import Step
-from proxlin.methods.look import PARTS, Look, look, mean_sizes
+from proxlin.methods.look import Look, look, mean_sizes
 from proxlin.methods.newton import newton_step
+from proxlin.methods.noise import Noise
 from proxlin.methods.region import TrustRegion, exact_region
 from proxlin.methods.sizes import fitting_batch_size
 from proxlin.problem import Problem
 from proxlin.rows import Shuffler
 from proxlin.shards import Share
 
+_PARTS, _FEW_PARTS = 4, 2  # of a batch, each with a probe: first and where all rows fit, and later
 _PREPARATION = 8  # batches that give the first probes
 _PREPARATION_SHARE = 0.05  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
@@ -40,6 +42,7 @@ class ProbedState:
 
     theta: Tensor  # (d,) present point, always in C
     batches: Shuffler
+    noise: Noise | None  # of the slopes of batches; None: their size is fixed
     whole: bool  # every batch is the whole data, g smooth, C a box or all: Newton's steps
     region: TrustRegion
     generator: torch.Generator
@@ -57,6 +60,11 @@ class ProbedState:
     split: float = 1.0  # penalty of the proximal step's ADMM
     steps: int = 0
 
+    @property
+    def parts(self) -> int:
+        """In how many parts a batch is probed."""
+        return _PARTS if self.whole or self.steps < _CAUTIOUS else _FEW_PARTS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
@@ -68,7 +76,7 @@ class Probed:
     curvature make each step a Newton step.
     """
 
-    batch_size: int | None = None  # None: from the number of activations of one row
+    batch_size: int | None = None  # None: from the activations of a row and the slopes' noise
     length: float = 0.3  # of a step, in Newton steps; a cosine takes it to 0 over the budget
     momentum: float = 0.9
     curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
@@ -89,18 +97,25 @@ class Probed:
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> ProbedState:
         """Begin at theta; the curvature is probed in the first step, which knows the budget."""
-        batches = Shuffler(
-            problem.n_rows, self.batch_size or fitting_batch_size(problem), generator
-        )
+        curvature = curvature_for(problem, self.curvature)
+        noise = None
+        size = self.batch_size or fitting_batch_size(problem)
+        if self.batch_size is None and size < problem.n_rows:
+            # Where a step costs much besides its rows, smaller batches save little.
+            least = size if curvature.costly else size // 2
+            most = min(max(size, curvature.rows_of_a_solve), problem.n_rows)
+            noise = Noise(least, most)
+        batches = Shuffler(problem.n_rows, size, generator)
         exact = problem.penalty.is_quadratic or problem.penalty.box is not None
         whole = exact and batches.batch_size == problem.n_rows
         return ProbedState(
             theta=theta,
             batches=batches,
+            noise=noise,
             whole=whole,
             region=exact_region() if whole else TrustRegion(),
             generator=generator,
-            curvature=curvature_for(problem, self.curvature),
+            curvature=curvature,
             gradient=torch.zeros_like(theta),
             dual=torch.zeros_like(theta),
             # A mean of sparse points is not sparse, so with a non-smooth g there is none.
@@ -143,6 +158,8 @@ class Probed:
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
             move, form = self._damped_step(problem, state, length)
+            if renewing and length > 0:
+                self._resize(state, seen, form / length**2)
         move, form = _shortened(move, form, state.region.radius * state.loss)
         state.theta = before + move
         if problem.penalty.box is not None:  # the sum of a point and a move may be off by a bit
@@ -174,7 +191,8 @@ class Probed:
         self, problem: Problem, state: ProbedState, share: Share, *, probing: bool = True
     ) -> Look:
         """Take the batch's loss and sub-gradient into the averages, and keep its probes."""
-        seen = look(problem, state.theta, share, state.floor, state.generator, probing=probing)
+        parts = state.parts if probing else 0
+        seen = look(problem, state.theta, share, state.floor, state.generator, parts=parts)
         state.pending += seen.probes
         if math.isfinite(seen.loss):
             if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
@@ -193,7 +211,7 @@ class Probed:
             return
         count = len(state.pending)
         memory = self.window if not state.steps else max(50.0, min(self.window, state.steps / 4))
-        state.probes = min(state.probes + count, max(PARTS * memory, count))
+        state.probes = min(state.probes + count, max(state.parts * memory, count))
         state.curvature.add(torch.stack(state.pending), count / state.probes)
         state.pending.clear()
 
@@ -204,6 +222,12 @@ class Probed:
         state.split = max(split, torch.finfo(state.theta.dtype).tiny)
         extra = problem.penalty.quadratic.to(state.theta.device) + split
         state.curvature.factor(state.region.damping, extra)
+
+    def _resize(self, state: ProbedState, seen: Look, signal: float) -> None:
+        """Fit the batch size to the noise of the slopes, where it is free."""
+        if state.noise is not None and seen.doubt is not None:
+            noise = float(seen.doubt @ state.curvature.solve(seen.doubt))
+            state.batches.batch_size = state.noise.fitting(state.batches.batch_size, noise, signal)
 
     def _newton(
         self, problem: Problem, state: ProbedState, share: Share, gradient: Tensor
