@@ -20,7 +20,7 @@ import torch
 from joblib import Parallel, delayed
 
 from benchmarks.convergence import METHODS
-from benchmarks.race import Run, race
+from benchmarks.race import Finish, race
 from benchmarks.rivals import rivals_for
 from benchmarks.standings import write_standings
 from benchmarks.suite import Case, cases
@@ -41,14 +41,15 @@ def run_case(case: Case, seed: int, seconds: float, out: Path) -> str:
     runs: dict[str, dict[str, Any]] = {}
     failures: dict[str, str] = {}
     for name, settings in entrants.items():
-        found: list[Run] = []
+        found: list[Finish] = []
         for method in settings:
             try:
                 found.append(race(problem, method, seconds, seed))
             except Exception as error:
                 failures[name] = f"{type(error).__name__}: {error}"
         if found:
-            runs[name] = asdict(min(found, key=lambda run: run.objective))
+            best = min(found, key=lambda finish: finish.objective)
+            runs[name] = asdict(best.drawn(problem, seed))
     record = {
         "problem": case.name,
         "autoencoder": case.autoencoder,

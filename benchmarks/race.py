@@ -28,7 +28,7 @@ class Run:
     """What a method reached, and when."""
 
     seconds: list[float]  # of the notes
-    curve: list[float]  # objective on the curve's rows at those times
+    curve: list[float]  # objective on the curve's rows of what would be returned then
     objective: float  # on the rows for the end, at the best of the method's candidates
     steps: int
 
@@ -38,31 +38,56 @@ class Run:
         return next((when for when, value in pairs if value <= objective), None)
 
 
-def race(problem: Problem, method: Any, seconds: float, seed: int) -> Run:
+@dataclass(frozen=True)
+class Finish:
+    """A run that is over, whose curve has not been drawn yet."""
+
+    notes: list[tuple[float, list[Tensor]]]  # seconds and the method's candidates
+    last: Tensor  # what is returned
+    objective: float
+    steps: int
+
+    def drawn(self, problem: Problem, seed: int) -> Run:
+        """The same with its curve."""
+        few, choosing = _rows(problem, _CURVE_ROWS, 1_000 + seed), _rows(problem, _CURVE_ROWS, seed)
+        points = [_choice(problem, candidates, choosing) for _, candidates in self.notes]
+        return Run(
+            seconds=[when for when, _ in self.notes],
+            curve=[problem.objective(theta, few) for theta in [*points[:-1], self.last]],
+            objective=self.objective,
+            steps=self.steps,
+        )
+
+
+def race(problem: Problem, method: Any, seconds: float, seed: int) -> Finish:
     """Let the method step until the time is up; objectives are estimates on fixed rows."""
     torch.set_flush_denormal(True)
     marks = [seconds * _FIRST_NOTE ** (1 - k / (_NOTES - 1)) for k in range(_NOTES)]
-    budget = Budget(seconds, None, clock=time.process_time)
     start = problem.penalty.project(problem.theta())
+    # A step to be thrown away: the first calls of a net load code, which is nobody's merit.
+    brief = Budget(_FIRST_NOTE * seconds, None, clock=time.process_time)
+    thrown = method.init(problem, start.clone(), torch.Generator().manual_seed(seed))
+    method.step(problem, thrown, brief)
+    budget = Budget(seconds, None, clock=time.process_time)
     state = method.init(problem, start.clone(), torch.Generator().manual_seed(seed))
-    notes: list[tuple[float, Tensor]] = []
+    notes: list[tuple[float, list[Tensor]]] = []
     while not budget.expired():
         method.step(problem, state, budget)
         budget.iteration += 1
         if marks and budget.seconds >= marks[0]:
-            notes.append((budget.seconds, method.candidates(state)[0].clone()))
+            notes.append((budget.seconds, [theta.clone() for theta in method.candidates(state)]))
             marks = [mark for mark in marks if mark > budget.seconds]
-    candidates = method.candidates(state)
-    choosing = _rows(problem, _CHOICE_ROWS, 2_000 + seed)
-    last = min(candidates, key=lambda theta: problem.objective(theta, choosing))
-    notes.append((seconds, last))
-    few = _rows(problem, _CURVE_ROWS, 1_000 + seed)
-    return Run(
-        seconds=[when for when, _ in notes],
-        curve=[problem.objective(theta, few) for _, theta in notes],
-        objective=problem.objective(last, _rows(problem, _FINAL_ROWS, 1_000 + seed)),
-        steps=budget.iteration,
-    )
+    notes.append((seconds, method.candidates(state)))
+    last = _choice(problem, method.candidates(state), _rows(problem, _CHOICE_ROWS, 2_000 + seed))
+    objective = problem.objective(last, _rows(problem, _FINAL_ROWS, 1_000 + seed))
+    return Finish(notes, last, objective, budget.iteration)
+
+
+def _choice(problem: Problem, candidates: list[Tensor], rows: Tensor) -> Tensor:
+    """What a method that is stopped now returns: the best of its points on these rows."""
+    if len(candidates) == 1:
+        return candidates[0]
+    return min(candidates, key=lambda theta: problem.objective(theta, rows))
 
 
 def _rows(problem: Problem, count: int, seed: int) -> Tensor:
