@@ -98,7 +98,7 @@ class Copy:
         self.dual_scale = self.penalty * float(torch.linalg.vector_norm(self.dual))
         self.image = image
 
-    def done(self, rules: SplittingRules) -> tuple[bool, bool]:
+    def small(self, rules: SplittingRules) -> tuple[bool, bool]:
         """Whether the primal and the dual residual are small."""
         floor = rules.floor * math.sqrt(self.image.numel())
         return (
@@ -116,9 +116,13 @@ class Copy:
         primal = self.primal / (self.primal_scale + tiny)
         change = self.change / (self.dual_scale + tiny)
         factor = math.sqrt((primal + tiny) / (change + tiny))
-        if self.done(rules)[0 if factor > 1 else 1]:
-            return self.penalty
-        return self.penalty if 0.5 < factor < 2 else self.penalty * min(max(factor, 0.1), 10.0)
+        small_primal, small_change = self.small(rules)
+        content = small_primal if factor > 1 else small_change
+        return (
+            self.penalty
+            if content or 0.5 < factor < 2
+            else self.penalty * min(max(factor, 0.1), 10.0)
+        )
 
     def rescale(self, penalty: float) -> None:
         """Change the penalty; the multiplier itself stays."""
@@ -224,7 +228,7 @@ def _advance(split: Split, rules: SplittingRules, state: SplitState) -> None:
         # G may need no force at all; the proximal term's then says what is small.
         force = torch.linalg.vector_norm(split.weights * (state.x - split.centre))
         whole.dual_scale = max(whole.dual_scale, float(force))
-    state.converged = all(all(copy.done(rules)) for copy in state.copies)
+    state.converged = all(all(copy.small(rules)) for copy in state.copies)
     state.steps += 1
 
 
