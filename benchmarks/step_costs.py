@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from proxlin import Probed, Problem, Ridge
 from proxlin.budget import Budget
+from proxlin.methods.look import HALVES
 from proxlin.models import mlp_autoencoder, paper_autoencoder
 from proxlin.parallel import communicator
 
 RANKS = (1, 2, 4)
-_PARTS = 2  # of a batch
 _SMALL_SUMS = 2  # besides the large one: the mean residuals of the parts, and the clock
 _ROWS = 16_384
 _SETTLED = 60  # steps after which the curvature is renewed as rarely as it ever is
@@ -88,7 +88,7 @@ def measure(net: str, steps: int) -> None:
         row = max(0.0, busy - busy_with_few) / (batch - few)
         rest = max(0.0, busy_with_few - few * row)
     hops = 2 * (group.size - 1)
-    small, large, wide = (_seconds_of_a_sum(problem, n) for n in (_PARTS, numbers, _LARGE))
+    small, large, wide = (_seconds_of_a_sum(problem, n) for n in (HALVES, numbers, _LARGE))
     found = Costs(
         parameters=size,
         batch=batch,
@@ -117,7 +117,7 @@ def _seconds_a_step(problem: Problem, batch: int, steps: int) -> tuple[float, fl
         budget.iteration += 1
     seconds, work = time.perf_counter() - started, time.process_time() - busy
     probing = 1 / (4 * method.renewal) if state.curvature.costly else 1.0  # share of the steps
-    numbers = round(len(state.theta) * (1 + (_PARTS + 1) * probing)) + 1
+    numbers = round(len(state.theta) * (1 + (HALVES + 1) * probing)) + 1
     return seconds / steps, work / steps, numbers
 
 

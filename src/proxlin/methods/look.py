@@ -19,6 +19,8 @@ from proxlin.linearize import Linearization, linearize_share
 from proxlin.problem import Problem
 from proxlin.shards import Share
 
+HALVES = 2  # the number of parts that tells how noisy the gradient is
+
 
 @dataclass(frozen=True)
 class Look:
@@ -45,7 +47,7 @@ def look(
     loss, gradient = 0.0, problem.penalty.quadratic.to(theta) * theta
     if not communicator.leads:
         gradient.zero_()  # what belongs to no row counts once
-    probes, gradients = [], []
+    probes, halves = [], []
     for part, model, mean_size in _opened(problem, theta, share, size):
         slopes, weights = problem.loss.quadratic(model.residual, floor, mean_size)
         if parts:
@@ -54,9 +56,11 @@ def look(
         whole = part.positions is None
         part_loss = float(losses.mean() if whole else losses.sum() / part.n_rows)
         loss += part.n_rows / share.n_rows * part_loss
-        gradients.append(model.adjoint(slopes / part.n_rows))
-        gradient.add_(gradients[-1], alpha=part.n_rows / share.n_rows)
-    doubts = [(gradients[0] - gradients[1]) / 2] if len(gradients) == 2 else []
+        slope = model.adjoint(slopes / part.n_rows)
+        gradient.add_(slope, alpha=part.n_rows / share.n_rows)
+        if parts == HALVES:
+            halves.append(slope)
+    doubts = [(halves[0] - halves[1]) / 2] if len(halves) == HALVES else []  # a row has no halves
     if share.positions is not None:
         together = [*doubts, *probes, gradient, gradient.new_tensor([loss])]
         *found, gradient, total = communicator.sum_together(together)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from proxlin.curvature import Curvature
+
 _QUIET, _LOUD = 0.4, 2.0  # noise over signal that halves or doubles the batch
 _RATE = 0.3  # of the running mean
-_RANGE = (-2.0, 4.0)  # of its logarithms: no single look decides
+_RANGE = (-2.0, 4.0)  # of its logarithms: one wild look costs one doubling
 
 
 @dataclass
@@ -38,3 +40,12 @@ class Noise:
             self.level += math.log(2)
             return size // 2
         return size
+
+
+def noise_of_batches(size: int, n_rows: int, curvature: Curvature) -> Noise:
+    """For batches that begin with `size` rows and may shrink where that saves much of a step.
+
+    They may grow beyond it as long as their rows cost less than solving does.
+    """
+    least = size if curvature.costly else max(size // 2, 1)
+    return Noise(least, min(max(size, curvature.rows_of_a_solve), n_rows))

@@ -18,22 +18,22 @@ from proxlin.budget import Budget
 from proxlin.curvature import Curvature, curvature_for
 from proxlin.linearize import linearize_share
 from proxlin.methods.base import Step
-from proxlin.methods.look import Look, look, mean_sizes
+from proxlin.methods.look import HALVES, Look, look, mean_sizes
 from proxlin.methods.newton import newton_step
-from proxlin.methods.noise import Noise
+from proxlin.methods.noise import Noise, noise_of_batches
+from proxlin.methods.proximal import proximal_step
 from proxlin.methods.region import TrustRegion, exact_region
 from proxlin.methods.sizes import fitting_batch_size
 from proxlin.problem import Problem
 from proxlin.rows import Shuffler
 from proxlin.shards import Share
 
-_PARTS, _FEW_PARTS = 4, 2  # of a batch, each with a probe: first and where all rows fit, and later
+_PARTS = 4  # of a batch, each with a probe of its own; halves after the cautious steps
 _PREPARATION = 8  # batches that give the first probes
 _PREPARATION_SHARE = 0.05  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
 _RARELY = 4  # renewals of a costly curvature are that much rarer
-_PROXIMAL_STEPS = 10  # ADMM steps for a term that the factor cannot hold
 
 
 @dataclass
@@ -63,7 +63,7 @@ class ProbedState:
     @property
     def parts(self) -> int:
         """In how many parts a batch is probed."""
-        return _PARTS if self.whole or self.steps < _CAUTIOUS else _FEW_PARTS
+        return _PARTS if self.whole or self.steps < _CAUTIOUS else HALVES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,20 +98,15 @@ class Probed:
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> ProbedState:
         """Begin at theta; the curvature is probed in the first step, which knows the budget."""
         curvature = curvature_for(problem, self.curvature)
-        noise = None
         size = self.batch_size or fitting_batch_size(problem)
-        if self.batch_size is None and size < problem.n_rows:
-            # Where a step costs much besides its rows, smaller batches save little.
-            least = size if curvature.costly else size // 2
-            most = min(max(size, curvature.rows_of_a_solve), problem.n_rows)
-            noise = Noise(least, most)
+        fixed = self.batch_size is not None or size >= problem.n_rows
         batches = Shuffler(problem.n_rows, size, generator)
         exact = problem.penalty.is_quadratic or problem.penalty.box is not None
         whole = exact and batches.batch_size == problem.n_rows
         return ProbedState(
             theta=theta,
             batches=batches,
-            noise=noise,
+            noise=None if fixed else noise_of_batches(size, problem.n_rows, curvature),
             whole=whole,
             region=exact_region() if whole else TrustRegion(),
             generator=generator,
@@ -256,26 +251,13 @@ class Probed:
         if problem.penalty.is_quadratic:
             step = -length * state.curvature.solve(mean)
             return step, -length * float(mean @ step)  # s^T A s = length^2 m^T A^{-1} m
-        step = self._proximal_step(problem, state, length * mean, length)
+        step, state.dual = proximal_step(
+            state.curvature, problem.penalty.rest, state.theta, state.dual, state.split,
+            slope=length * mean, length=length,
+        )  # fmt: skip
         shift = self._shift(problem, state)
         form = state.curvature.quadratic(step) + float((shift * step.double().square()).sum())
         return step, form
-
-    def _proximal_step(
-        self, problem: Problem, state: ProbedState, slope: Tensor, length: float
-    ) -> Tensor:
-        """argmin_s slope . s + 1/2 s^T A s + length * rest(theta + s) by ADMM on the same factor.
-
-        The last step is the proximal one, so that zeros and bounds hold exactly.
-        """
-        split, rest = state.split, problem.penalty.rest
-        move = torch.zeros_like(slope)
-        for _ in range(_PROXIMAL_STEPS):
-            free = state.curvature.solve(split * (move - state.dual) - slope)
-            target = state.theta + free + state.dual
-            move = rest.prox(target, length / split) - state.theta
-            state.dual = state.dual + free - move
-        return move
 
     def _shift(self, problem: Problem, state: ProbedState) -> Tensor:
         """What is added to the diagonal of C: the damping and the quadratic part of g."""
