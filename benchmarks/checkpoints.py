@@ -15,11 +15,11 @@ from rich.table import Table
 
 from benchmarks.timing import best_of
 from proxlin import Adam, Probed, Problem
-from proxlin.budget import Budget
-from proxlin.checkpoint import take_apart
-from proxlin.checkpoint.shelf import Shelf
 from proxlin.methods import Method
+from proxlin.methods.contract import Budget
 from proxlin.models import mlp_autoencoder
+from proxlin.run.checkpoint import take_apart
+from proxlin.run.checkpoint.folder import Shelf
 
 _WIDTHS = {"1e3": (16, 24, 4), "1e5": (128, 256, 64), "1e6": (784, 512, 256)}
 _METHODS: dict[str, Method] = {"adam": Adam(), "probed": Probed(batch_size=64)}

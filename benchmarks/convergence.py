@@ -18,10 +18,10 @@ from rich.table import Table
 from torch import Tensor
 
 from proxlin import MBO, SADM, SGD, Adam, Armijo, Problem, Ridge, Subgradient, minimize
-from proxlin.budget import Budget
 from proxlin.data import add_outliers, load_dataset
 from proxlin.errors import DataError
 from proxlin.methods import Probed, Step
+from proxlin.methods.contract import Budget
 from proxlin.models import paper_autoencoder
 
 PAPER = {(2.0, 0.0): 2.51, (1.5, 0.0): 2.63, (1.0, 0.0): 3.47}  # F_OBJ of mbo-sadm, MNIST

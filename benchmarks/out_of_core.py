@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from benchmarks.peak import peak_megabytes
 from proxlin import Problem, Ridge, minimize
 from proxlin.models import mlp_regressor
-from proxlin.rows import evenly_spread
+from proxlin.problem.rows import evenly_spread
 
 _FEATURES, _TARGETS = 56, 8  # columns of the file, one after the other
 _OUTLIERS = 0.1

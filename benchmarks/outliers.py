@@ -32,7 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from proxlin import RobustAutoencoder
 from proxlin.data import add_outliers, load_dataset
 from proxlin.errors import DataError
-from proxlin.loss import Exponent
+from proxlin.problem.loss import Exponent
 
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]

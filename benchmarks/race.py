@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxlin.budget import Budget
+from proxlin.methods.contract import Budget
 from proxlin.problem import Problem
 
 _CURVE_ROWS = 512  # rows on which the curve is drawn

@@ -32,7 +32,7 @@ from sklearn.linear_model import (
 
 from benchmarks.peak import peak_megabytes
 from benchmarks.timing import best_of, verdict
-from proxlin.linear import solve_linear
+from proxlin.exact.linear import solve_linear
 from proxlin.prox import norm
 
 Array = NDArray[np.float64]

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxlin.budget import Budget
 from proxlin.methods import Step
+from proxlin.methods.contract import Budget
 from proxlin.problem import Problem
-from proxlin.rows import Batch, Shuffler
+from proxlin.problem.rows import Batch, Shuffler
 
 BATCH = 64
 _FIXED_ROWS = 4_096  # that L-BFGS sees: a batch that changes would break its memory

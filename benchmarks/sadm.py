@@ -11,13 +11,13 @@ from rich.table import Table
 from torch import Tensor
 
 from benchmarks.timing import best_of_each, verdict
-from proxlin.model import ConvexModel
+from proxlin.methods.subproblem import SADM, InnerADMM
+from proxlin.methods.subproblem.convex_model import ConvexModel
+from proxlin.methods.subproblem.normal_equations import DenseRows, Gram, product_of_columns
+from proxlin.methods.subproblem.splitting import Split, minimize_split
 from proxlin.models import paper_autoencoder
 from proxlin.problem import Problem
 from proxlin.prox import norm
-from proxlin.subproblem import SADM, InnerADMM
-from proxlin.subproblem.normal_equations import DenseRows, Gram, product_of_columns
-from proxlin.subproblem.splitting import Split, minimize_split
 from proxlin.terms import Ridge
 
 BATCH, INNER_STEPS = 8, 10

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from proxlin import Probed, Problem, Ridge
-from proxlin.budget import Budget
-from proxlin.methods.look import HALVES
+from proxlin.methods.contract import Budget
+from proxlin.methods.probed.batch_probe import HALVES
 from proxlin.models import mlp_autoencoder, paper_autoencoder
-from proxlin.parallel import communicator
+from proxlin.problem.parallel import communicator
 
 RANKS = (1, 2, 4)
 _SMALL_SUMS = 2  # besides the large one: the mean residuals of the parts, and the clock

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from proxlin.tabular import FitSettings, fit_table, load_model, read_table_file, save_model
+from proxlin.app.tabular import FitSettings, fit_table, load_model, read_table_file, save_model
 
 
 def dirty_table(rows: int = 600, seed: int = 0) -> pd.DataFrame:

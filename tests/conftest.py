@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from proxlin import cli
+from proxlin.app.cli import main as cli
 
 # A shell that starts tests in the background lets them ignore Ctrl-C, which some of them press.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -28,4 +28,8 @@ def test_there_are_examples():
         for name in MODULES
         if any(test.examples for test in finder.find(importlib.import_module(name)))
     ]
-    assert {"proxlin.problem", "proxlin.layout", "proxlin.metric"} <= set(with_examples)
+    assert {
+        "proxlin.problem.problem",
+        "proxlin.terms.layout",
+        "proxlin.methods.subproblem.metric",
+    } <= set(with_examples)

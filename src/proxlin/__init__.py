@@ -6,15 +6,16 @@ Minimises (1/n) sum_i ||F(theta; x_i)||_p + g(theta) over theta in C with model-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from proxlin.checkpoint import Checkpoints
 from proxlin.methods import MBO, SGD, Adam, Probed
-from proxlin.metric import Diagonal, Euclidean
-from proxlin.minimize import Progress, minimize
-from proxlin.model import ConvexModel
+from proxlin.methods.contract import Status
+from proxlin.methods.search import Armijo
+from proxlin.methods.subproblem import ADMM, SADM, InnerADMM, Subgradient, sadm_iterations
+from proxlin.methods.subproblem.convex_model import ConvexModel
+from proxlin.methods.subproblem.metric import Diagonal, Euclidean
 from proxlin.problem import Problem
-from proxlin.result import History, Result, Status
-from proxlin.search import Armijo
-from proxlin.subproblem import ADMM, SADM, InnerADMM, Subgradient, sadm_iterations
+from proxlin.run.checkpoint import Checkpoints
+from proxlin.run.minimize import Progress, minimize
+from proxlin.run.result import History, Result
 from proxlin.terms import (
     Ball,
     Box,

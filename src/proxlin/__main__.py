@@ -1,5 +1,5 @@
 """`python -m proxlin` is the command line."""
 
-from proxlin.cli import main
+from proxlin.app.cli.main import main
 
 main()

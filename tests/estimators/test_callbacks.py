@@ -3,7 +3,7 @@ import pytest
 from sklearn.base import clone
 
 from proxlin import RobustAutoencoder, RobustRegressor
-from proxlin.result import Status
+from proxlin.methods.contract import Status
 
 X = np.random.default_rng(0).normal(size=(120, 3))
 Y = np.sin(X[:, 0])

@@ -15,8 +15,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 from proxlin import RobustFactorization, RobustNMF, Status
 from proxlin.errors import CombinationError
-from proxlin.factorize import embed, fit
-from tests.factorize.plants import parts_error, planted_cells, subspace_error
+from proxlin.exact.factorize import embed, fit
+from tests.exact.factorize.plants import parts_error, planted_cells, subspace_error
 
 
 def table(**options):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
-from proxlin.layout import Layout
 from proxlin.linearize.settings import all_derivatives
+from proxlin.terms.layout import Layout
 
 Batch = tuple[Tensor, ...]
 

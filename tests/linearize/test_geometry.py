@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from proxlin.linearize import linearize
-from proxlin.linearize.geometry import Axis, Convolution, Reach, everywhere
+from proxlin.linearize.layerwise.geometry import Axis, Convolution, Reach, everywhere
 from tests.linearize.stand_in import oracle, problem_of
 
 

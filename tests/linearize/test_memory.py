@@ -12,9 +12,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from proxlin.errors import MemoryBudgetError
 from proxlin.linearize import Linearization, linearize
-from proxlin.linearize.blueprint import Blueprint
-from proxlin.linearize.chain import read_chain
-from proxlin.linearize.record import Weights
+from proxlin.linearize.layerwise.blueprint import Blueprint
+from proxlin.linearize.layerwise.chain import read_chain
+from proxlin.linearize.layerwise.record import Weights
 from tests.linearize.networks import (
     Autoencoder,
     Residual,

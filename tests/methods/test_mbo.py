@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from proxlin import ADMM, MBO, Armijo, Diagonal, Euclidean, Problem, Ridge, Status, minimize
-from proxlin.model import ConvexModel
+from proxlin.methods.subproblem.convex_model import ConvexModel
 from proxlin.models import linear_regressor
 from tests.methods.small_problems import PROBLEMS, ROWS, SOLVERS, Watched, autoencoder, linear
 

@@ -17,7 +17,7 @@ from proxlin import (
     minimize,
 )
 from proxlin.errors import InvalidInputError, NonFiniteError
-from proxlin.subproblem import SubproblemResult
+from proxlin.methods.subproblem import SubproblemResult
 from tests.methods.small_problems import PROBLEMS, SOLVERS, autoencoder, linear
 
 

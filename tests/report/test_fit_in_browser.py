@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from proxlin.tabular import FitSettings, RawTable, fit_table
-from proxlin.tabular.outcome import Outcome
-from proxlin.tabular.pages import fit_report
-from tests.tabular.tables import houses
+from proxlin.app.tabular import FitSettings, RawTable, fit_table
+from proxlin.app.tabular.outcome import Outcome
+from proxlin.app.tabular.pages import fit_report
+from tests.app.tabular.tables import houses
 
 PICTURES = "() => document.querySelectorAll('figure.picture svg').length"
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from proxlin.demo import LOSSES, SharePoint, demo_report, run_demo
-from proxlin.experiments.catalog import exhibit
-from proxlin.experiments.reproduce import reproduce
+from proxlin.paper.catalog import exhibit
+from proxlin.paper.demo import LOSSES, SharePoint, demo_report, run_demo
+from proxlin.paper.reproduce import reproduce
 from proxlin.report import write_report
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlin.layout import Layout
 from proxlin.terms import (
     Ball,
     Box,
@@ -23,6 +22,7 @@ from proxlin.terms import (
     Simplex,
     Tied,
 )
+from proxlin.terms.layout import Layout
 
 GAP = 3e-9  # about as small as power cones allow without a warning
 

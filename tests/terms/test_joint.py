@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from proxlin.errors import CombinationError, InvalidInputError
-from proxlin.layout import Layout
 from proxlin.terms import (
     Ball,
     Box,
@@ -23,6 +22,7 @@ from proxlin.terms import (
     Simplex,
     Tied,
 )
+from proxlin.terms.layout import Layout
 
 from .oracle import distance_to_oracle, oracle_prox
 

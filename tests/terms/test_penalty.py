@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from proxlin.errors import InvalidInputError
-from proxlin.layout import Layout
 from proxlin.terms import (
     Ball,
     Box,
@@ -28,6 +27,7 @@ from proxlin.terms import (
     Simplex,
     Tied,
 )
+from proxlin.terms.layout import Layout
 
 from .oracle import distance_to_oracle, oracle_prox
 

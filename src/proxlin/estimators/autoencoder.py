@@ -30,10 +30,10 @@ from proxlin.estimators.base import Checkpoint, RobustBase, seeded
 from proxlin.estimators.coding import Coding, flat_rows, has_images, read_image_shape, typical_norm
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, read_codes, read_table
-from proxlin.loss import Exponent
 from proxlin.methods import Method
 from proxlin.problem import Problem
-from proxlin.progress import Callback
+from proxlin.problem.loss import Exponent
+from proxlin.run.progress import Callback
 from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from proxlin._checks import check_choice, check_count
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import check_factory, check_widths
-from proxlin.layout import Layout
 from proxlin.models import Autoencoder, image_autoencoder, mlp_autoencoder
 from proxlin.terms import Constraint, Penalty
+from proxlin.terms.layout import Layout
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "identity": nn.Identity,

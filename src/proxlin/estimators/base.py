@@ -17,16 +17,16 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from torch import nn
 
 from proxlin._checks import check_choice, check_count, check_non_negative, check_positive
-from proxlin.checkpoint import Checkpoints, as_checkpoints
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array
-from proxlin.loss import Exponent, RowLoss
 from proxlin.methods import Method
-from proxlin.minimize import Callback, minimize
 from proxlin.problem import Problem
-from proxlin.result import Result
+from proxlin.problem.loss import Exponent, RowLoss
+from proxlin.run.checkpoint import Checkpoints, as_checkpoints
+from proxlin.run.minimize import Callback, minimize
+from proxlin.run.result import Result
 from proxlin.terms import Constraint, ElasticNet, GroupLasso, Lasso, Regularizer, Ridge
 
 if TYPE_CHECKING:

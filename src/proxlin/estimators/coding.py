@@ -17,7 +17,7 @@ from proxlin.errors import InvalidInputError
 from proxlin.estimators.autoencoder_nets import RowForm
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, as_array, as_tensor
-from proxlin.loss import Exponent, RowLoss
+from proxlin.problem.loss import Exponent, RowLoss
 
 _CHUNK_NUMBERS = 2**20  # cells of the rows that go through the net at once
 _FARTHEST = 1e4  # scaled cells beyond count as that in training, so that float32 can square them

@@ -20,8 +20,8 @@ from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor, read_codes, read_table
-from proxlin.factorize import Cells, RowNorm, Stream, check_known, check_rank, check_size
-from proxlin.factorize.fit import Fit, Rows, embed_rows, fit_stream, fit_table
+from proxlin.exact.factorize import Cells, RowNorm, Stream, check_known, check_rank, check_size
+from proxlin.exact.factorize.fit import Fit, Rows, embed_rows, fit_stream, fit_table
 
 if TYPE_CHECKING:
     from typing_extensions import Self

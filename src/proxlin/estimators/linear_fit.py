@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import named_regularizer
 from proxlin.estimators.tables import Array, as_array, as_tensor
-from proxlin.linear import LinearSolution, solve_linear
-from proxlin.loss import Exponent, RowLoss
-from proxlin.result import Result
+from proxlin.exact.linear import LinearSolution, solve_linear
+from proxlin.problem.loss import Exponent, RowLoss
+from proxlin.run.result import Result
 from proxlin.terms import Constraint, GroupLasso, Regularizer
 
 STRENGTHS = (1.0, 0.1, 0.01, 1e-3, 1e-4)  # tried for alpha="auto", strong first

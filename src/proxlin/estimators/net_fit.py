@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import seeded
 from proxlin.estimators.tables import Array, as_array, as_tensor
-from proxlin.loss import Exponent
 from proxlin.models import mlp_regressor
 from proxlin.problem import Problem
+from proxlin.problem.loss import Exponent
 from proxlin.terms import Constraint, Regularizer
 
 ModuleFactory = Callable[[int, int], nn.Module]

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from proxlin.checkpoint import as_checkpoints
 from proxlin.estimators.base import Checkpoint, RobustBase, named_regularizer
 from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.linear_fit import LinearFit
@@ -27,10 +26,12 @@ from proxlin.estimators.reservoir import Reservoir
 from proxlin.estimators.reweighting import ROUNDS, row_weights, settled
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, as_array
-from proxlin.loss import RowLoss
-from proxlin.methods.sizes import fitting_batch_size
+from proxlin.methods.contract import Status
+from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.models import linear_regressor
-from proxlin.result import Result, Status
+from proxlin.problem.loss import RowLoss
+from proxlin.run.checkpoint import as_checkpoints
+from proxlin.run.result import Result
 
 if TYPE_CHECKING:
     from typing_extensions import Self

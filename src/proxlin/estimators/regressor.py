@@ -19,9 +19,9 @@ from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression_learner import RegressionLearner
 from proxlin.estimators.reservoir import Reservoir
 from proxlin.estimators.tables import Array, read_pair, read_table, read_weights
-from proxlin.loss import Exponent
 from proxlin.methods import Method
-from proxlin.progress import Callback
+from proxlin.problem.loss import Exponent
+from proxlin.run.progress import Callback
 from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:

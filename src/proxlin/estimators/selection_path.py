@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proxlin.linear import LinearSolution, solve_linear
+from proxlin.exact.linear import LinearSolution, solve_linear
 from proxlin.prox import norm_subgradient
 from proxlin.terms import GroupLasso
 

@@ -17,7 +17,8 @@ from proxlin.estimators.net_fit import build_module
 from proxlin.estimators.regressor import RobustRegressor
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
-from proxlin.result import History, Result, Status
+from proxlin.methods.contract import Status
+from proxlin.run.result import History, Result
 
 Saveable = RobustRegressor | RobustAutoencoder
 Arrays = dict[str, Tensor]

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from proxlin.layout import Layout
-from proxlin.rows import Batch
+from proxlin.problem.rows import Batch
+from proxlin.terms.layout import Layout
 
 
 class Differentiable(Protocol):

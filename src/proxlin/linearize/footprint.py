@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
 from proxlin.linearize.differentiable import Differentiable
-from proxlin.rows import Batch
+from proxlin.problem.rows import Batch
 
 
 @dataclass(frozen=True)

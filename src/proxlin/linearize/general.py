@@ -14,7 +14,7 @@ from torch.func import jvp, vjp, vmap
 from proxlin.linearize.differentiable import Differentiable
 from proxlin.linearize.footprint import rows_of
 from proxlin.linearize.settings import all_derivatives, unfolds
-from proxlin.rows import Batch
+from proxlin.problem.rows import Batch
 
 _LOG = logging.getLogger("proxlin")
 

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError, MemoryBudgetError
-from proxlin.linearize.chain import read_chain
 from proxlin.linearize.differentiable import Differentiable
 from proxlin.linearize.footprint import rows_of
 from proxlin.linearize.general import General
-from proxlin.linearize.layerwise import Layerwise
+from proxlin.linearize.layerwise.chain import read_chain
+from proxlin.linearize.layerwise.record import NotAChainError, Weights
+from proxlin.linearize.layerwise.rows import Layerwise
 from proxlin.linearize.products import Products
-from proxlin.linearize.record import NotAChainError, Weights
-from proxlin.rows import Batch
-from proxlin.shards import Share
+from proxlin.problem.rows import Batch
+from proxlin.problem.shards import Share
 
 _LOG = logging.getLogger("proxlin")
 _KNOWN: WeakKeyDictionary[nn.Module, dict[Hashable, Layerwise]] = WeakKeyDictionary()

@@ -13,7 +13,7 @@ from proxlin.errors import UnsupportedModuleError
 from proxlin.linearize.differentiable import Differentiable
 from proxlin.linearize.footprint import footprint, rows_of
 from proxlin.linearize.settings import all_derivatives, quietly
-from proxlin.rows import Batch
+from proxlin.problem.rows import Batch
 
 _LOG = logging.getLogger("proxlin")
 

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from proxlin.errors import MemoryBudgetError
 from proxlin.linearize.linearization import Linearization, linearize, random_signs
-from proxlin.parallel import Communicator
 from proxlin.problem import Problem
-from proxlin.shards import Share
+from proxlin.problem.parallel import Communicator
+from proxlin.problem.shards import Share
 
 
 class NoRows(Linearization):

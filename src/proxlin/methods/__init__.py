@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from proxlin._checks import check_choice
-from proxlin.methods.base import Method, State, Step
 from proxlin.methods.baselines import SGD, Adam
+from proxlin.methods.contract import Method, State, Step
 from proxlin.methods.mbo import MBO
-from proxlin.methods.probed import Probed
-from proxlin.subproblem import ADMM, SADM, Subgradient
+from proxlin.methods.probed.method import Probed
+from proxlin.methods.subproblem import ADMM, SADM, Subgradient
 
 METHODS: dict[str, Callable[[], Any]] = {
     "probed": Probed,

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from proxlin._checks import check_choice, check_count, check_positive, check_share
-from proxlin.budget import Budget
 from proxlin.errors import InvalidInputError
-from proxlin.methods.base import Step
+from proxlin.methods.contract import Budget, Step
 from proxlin.problem import Problem
-from proxlin.rows import Shuffler
+from proxlin.problem.rows import Shuffler
 
 _SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda _: 1.0,

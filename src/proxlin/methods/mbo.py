@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from proxlin._checks import check_count
-from proxlin.budget import Budget
 from proxlin.errors import InvalidInputError
-from proxlin.methods.base import Step
-from proxlin.metric import Euclidean, Metric
-from proxlin.model import ConvexModel
+from proxlin.methods.contract import Budget, Status, Step
+from proxlin.methods.search import Armijo
+from proxlin.methods.subproblem import SADM, Subgradient, SubproblemSolver
+from proxlin.methods.subproblem.convex_model import ConvexModel
+from proxlin.methods.subproblem.metric import Euclidean, Metric
 from proxlin.problem import Problem
-from proxlin.result import Status
-from proxlin.search import Armijo
-from proxlin.subproblem import SADM, Subgradient, SubproblemSolver
 
 _TIGHTER = 14  # iterations that an answer not taken counts for: 0.95^14 is about a half
 _PARTS = (

@@ -12,8 +12,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from proxlin.files import write_whole
 from proxlin.report.palette import MUTED, VARIABLES
+from proxlin.run.storage.files import write_whole
 
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "http://www.w3.org/1999/xlink"

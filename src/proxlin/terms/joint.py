@@ -39,7 +39,7 @@ from itertools import combinations
 from math import inf
 
 from proxlin.errors import CombinationError, InvalidInputError
-from proxlin.layout import Layout
+from proxlin.terms.layout import Layout
 from proxlin.terms.pieces import Coupled, Piece, Separable, Tie
 
 Partners = dict[int, tuple[int, bool]]  # position -> tied position, and whether transposed

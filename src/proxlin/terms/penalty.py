@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from proxlin.errors import InvalidInputError
-from proxlin.layout import Layout
 from proxlin.terms.constraints import Constraint
+from proxlin.terms.layout import Layout
 from proxlin.terms.pieces import Coupled, Separable, Space
 from proxlin.terms.plan import Plan
 from proxlin.terms.regularizers import Regularizer

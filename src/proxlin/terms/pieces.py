@@ -12,7 +12,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from proxlin.layout import Layout
+from proxlin.terms.layout import Layout
 
 Groups = Literal["rows", "columns"]
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from proxlin._checks import check_floating
 from proxlin.errors import InvalidInputError
-from proxlin.layout import Layout
 from proxlin.terms.joint import combine
+from proxlin.terms.layout import Layout
 from proxlin.terms.pieces import Groups, Piece, Space
 from proxlin.terms.plan import Plan
 

@@ -1,0 +1,199 @@
+"""`proxlin fit`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from proxlin.app.cli.interrupts import Interrupts
+from proxlin.app.cli.lists import split
+from proxlin.app.cli.ranks import leads
+from proxlin.app.cli.stages import Stages
+from proxlin.app.cli.terminal import console, printable, say
+from proxlin.app.tabular import FitSettings, fit_table, read_table_file
+from proxlin.app.tabular.columns import show_plain
+from proxlin.app.tabular.folder import check_destination, write_folder
+from proxlin.app.tabular.outcome import Outcome
+from proxlin.app.tabular.pages import fit_report, lead
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.methods.contract import Status
+from proxlin.problem.loss import Exponent
+
+_INTERRUPTED = "Interrupted: nothing was written."
+_KEPT = "Interrupted: no model was written; the same command goes on from the checkpoint."
+
+
+def fit(
+    table: Annotated[Path, typer.Argument(help="CSV, Parquet or ARFF.", show_default=False)],
+    *,
+    targets: Annotated[
+        str | None, typer.Option(help="Columns to predict, such as price,rent. Without: outliers.")
+    ] = None,
+    features: Annotated[str | None, typer.Option(help="Use only these columns.")] = None,
+    drop: Annotated[str | None, typer.Option(help="Leave these columns out.")] = None,
+    p: Annotated[str, typer.Option(help="Norm of a row's errors: a number >= 1, inf, mse.")] = "1",
+    model: Annotated[str | None, typer.Option(help="linear, mlp or autoencoder.")] = None,
+    hidden: Annotated[str | None, typer.Option(help="Widths of layers, such as 64,64.")] = None,
+    code: Annotated[int | None, typer.Option(help="Width of an autoencoder's code.")] = None,
+    regularizer: Annotated[
+        str, typer.Option(help="auto, none, ridge, lasso, elasticnet or group.")
+    ] = "auto",
+    alpha: Annotated[
+        str | None, typer.Option(help="Weight of the regulariser, or auto. Default: 0.001.")
+    ] = None,
+    reweight: Annotated[
+        bool, typer.Option("--reweight", help="Rows that do not fit lose their weight.")
+    ] = False,
+    leverage: Annotated[
+        bool, typer.Option("--leverage", help="Distrust rows whose features are far out.")
+    ] = False,
+    test: Annotated[Path | None, typer.Option(help="A table with the test rows.")] = None,
+    test_share: Annotated[
+        float | None, typer.Option(help="Share of rows held out for the test. Default: 0.2.")
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option(help="Of a CSV file, if it is not found out.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Time for training.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the training, to go on after any end.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the model and its report.")] = Path(
+        "proxlin-model"
+    ),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model that is there.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no summary.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+) -> None:
+    """Train a model of your own table that bad rows cannot pull away.
+
+    Categories, dates and missing cells are handled, and everything that was done is said. The
+    folder holds the model, metrics.json, predictions.csv and report.html. Under torchrun all
+    processes train a net together.
+    """
+    if test is not None and test_share is not None:
+        raise InvalidInputError("--test and --test-share exclude each other; give one of them.")
+    settings = FitSettings(
+        targets=_columns("--targets", targets) or (),
+        features=_columns("--features", features),
+        drop=_columns("--drop", drop) or (),
+        p=_exponent(p),
+        model=model,
+        hidden=split("--hidden", hidden, int),
+        code=code,
+        regularizer=regularizer,
+        alpha=_alpha(alpha),
+        reweight=reweight,
+        leverage=leverage,
+        test_share=0.2 if test_share is None else test_share,
+        seconds=seconds,
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        seed=seed,
+    )
+    if checkpoint is not None:
+        _check_apart(checkpoint, out)
+    if leads():
+        check_destination(out, overwrite=overwrite)
+    command = shlex.join(["proxlin", *sys.argv[1:]])
+    try:
+        with Interrupts() as interrupts, Stages(show=not (quiet or as_json)) as stages:
+            stages(f"reading {table.name}")
+            rows = read_table_file(table, separator=separator)
+            others = None if test is None else read_table_file(test, separator=separator)
+            fitted = fit_table(
+                rows, settings, test=others, tell=stages, callbacks=[stages.training]
+            )
+            # Training hears Ctrl-C itself and returns the best so far.
+            interrupts.check()
+            if fitted.model.estimator.result_.status is Status.INTERRUPTED:
+                raise KeyboardInterrupt
+            if not leads():
+                return
+            stages("measuring")
+            outcome = Outcome.of(fitted, table.name)
+            stages("writing the report")
+            files = outcome.files(fit_report(outcome, command))
+            interrupts.check()
+            write_folder(out, files, overwrite=overwrite)
+    except KeyboardInterrupt:
+        if leads():
+            typer.echo(_INTERRUPTED if checkpoint is None else _KEPT, err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps({**outcome.metrics, "folder": str(out)}, indent=1))
+    elif not quiet:
+        _show(outcome, out)
+
+
+def _check_apart(checkpoint: Path, out: Path) -> None:
+    """The folder of the model is replaced as a whole."""
+    inner, outer = checkpoint.resolve(), out.resolve()
+    if inner == outer or outer in inner.parents:
+        raise CombinationError(
+            f"--checkpoint must be a folder outside of --out, which holds the model and nothing"
+            f" else; got {checkpoint} and {out}. Choose another one of them."
+        )
+
+
+def _columns(name: str, text: str | None) -> tuple[str, ...] | None:
+    found = split(name, text, str)
+    if found == ():
+        raise InvalidInputError(f"{name} must name at least one column; got {text!r}.")
+    return found
+
+
+def _exponent(text: str) -> Exponent:
+    if text == "mse":
+        return "mse"
+    try:
+        return float(text)
+    except ValueError as cause:
+        raise InvalidInputError(
+            f'--p must be a number >= 1, inf or "mse"; got {text!r}.'
+        ) from cause
+
+
+def _alpha(text: str | None) -> float | Literal["auto"] | None:
+    if text is None or text == "auto":
+        return text  # type: ignore[return-value]
+    try:
+        return float(text)
+    except ValueError as cause:
+        raise InvalidInputError(f"--alpha must be a number >= 0 or auto; got {text!r}.") from cause
+
+
+def _share(r2: float | None) -> str:
+    if r2 is None:
+        return "-"
+    return f"{r2:.3f}" if r2 > -10 else show_plain(r2, 4)
+
+
+def _show(outcome: Outcome, out: Path) -> None:
+    for note in outcome.fitted.notes:
+        say(f"- {printable(note)}")
+    table = Table(title="Errors on the test rows")
+    for heading in ("column", "predicted by"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("median error", "mean error", "r2"):
+        table.add_column(heading, justify="right")
+    for error in outcome.errors:
+        shown = [
+            show_plain(number, 4)
+            for number in (error.median_absolute_error, error.mean_absolute_error)
+        ]
+        table.add_row(printable(error.column), error.predictor, *shown, _share(error.r2))
+    console.print(table, markup=False)
+    say(printable(lead(outcome)))
+    for doubt in outcome.metrics["doubts"]:
+        say(f"Doubt: {printable(doubt)}")
+    say(str(outcome.fitted.model.estimator.result_.status))
+    say(f"Report: {out / 'report.html'}")

@@ -1,0 +1,155 @@
+"""`proxlin reproduce`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from proxlin.app.cli.bars import Bars
+from proxlin.app.cli.interrupts import Interrupts
+from proxlin.app.cli.lists import split
+from proxlin.app.cli.ranks import leads
+from proxlin.app.cli.tables import show_table
+from proxlin.app.cli.terminal import console, make_writable, say
+from proxlin.paper.catalog import EXHIBITS, exhibit
+from proxlin.paper.config import METHODS
+from proxlin.paper.reproduce import Plan, Reproduction
+from proxlin.paper.reproduce import plan as make_plan
+from proxlin.paper.reproduce import reproduce as carry_out
+from proxlin.paper.runner import Engine
+
+_WHAT = f"One of {', '.join(EXHIBITS)}."
+
+
+def reproduce(
+    what: Annotated[str, typer.Argument(help=_WHAT, show_default=False)],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for cells, tables and figures.")] = Path(
+        "proxlin-experiments"
+    ),
+    datasets: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    outliers: Annotated[str | None, typer.Option(help="Ratios, such as 0,0.3.")] = None,
+    p: Annotated[str | None, typer.Option(help="Exponents, such as 1,1.5.")] = None,
+    methods: Annotated[str | None, typer.Option(help=f"Of {', '.join(METHODS)}.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0,1,2. Default: 0.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Training time of each cell. Default: 60, without --steps.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps of each cell: same bits on every run.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Only so many training rows, for a quick look.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Cells at once; they share the cores.")] = 1,
+    backend: Annotated[str, typer.Option(help="loky (this machine) or dask.")] = "loky",
+    address: Annotated[str | None, typer.Option(help="Of the dask scheduler.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no summary.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+) -> None:
+    """The paper's tables and figures, with the published figures beside ours.
+
+    Each finished cell is a file; the same command continues where an earlier one stopped.
+    """
+    chosen = exhibit(
+        what,
+        datasets=split("--datasets", datasets, str),
+        outliers=split("--outliers", outliers, float),
+        exponents=split("--p", p, float),
+        methods=split("--methods", methods, str),
+        seeds=split("--seeds", seeds, int),
+        seconds=seconds,
+        steps=steps,
+        rows=rows,
+    )
+    engine = Engine(jobs=jobs, backend=backend, address=address)
+    if dry_run:
+        _show_plan(make_plan(chosen, out, engine), chosen.title, out, as_json)
+        return
+    make_writable(out)
+    try:
+        with (
+            Interrupts() as interrupts,
+            Bars(show=not (quiet or as_json), after_each=interrupts.check) as bars,
+        ):
+            made = carry_out(chosen, out, engine=engine, watch=bars)
+    except KeyboardInterrupt:
+        if leads():
+            left = make_plan(chosen, out, engine)
+            typer.echo(
+                f"Interrupted: {len(left.cells) - len(left.left)} of {len(left.cells)} cells are"
+                " finished; the same command goes on from there.",
+                err=True,
+            )
+        raise typer.Exit(130) from None
+    if made is None:  # another process of torchrun speaks
+        return
+    _show(made, what, quiet, as_json)
+    if made.failures:
+        raise typer.Exit(1)
+
+
+def _show_plan(plan: Plan, title: str, out: Path, as_json: bool) -> None:
+    if as_json:
+        names = [cell.name for cell in plan.left]
+        told = {
+            "cells": len(plan.cells),
+            "left": names,
+            "classifiers_left": plan.classifiers,
+            "estimated_seconds": plan.seconds,
+        }
+        console.print_json(json.dumps(told))
+        return
+    say(title)
+    say(f"{len(plan.cells)} cells in {out}, {len(plan.cells) - len(plan.left)} finished.")
+    counts = Counter((cell.dataset, cell.method) for cell in plan.left)
+    for (dataset, method), count in counts.items():
+        say(f"  to run: {count:4d} x {dataset}, {method}")
+    if plan.classifiers:
+        say(f"  to run: {plan.classifiers:4d} x logistic regression on codes")
+    if plan.seconds is None:
+        say("No estimate of the time: only the steps are limited.")
+    else:
+        say(f"About {_duration(plan.seconds)}.")
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def _show(made: Reproduction, what: str, quiet: bool, as_json: bool) -> None:
+    outcome = made.outcome
+    if as_json:
+        told: dict[str, Any] = {
+            "what": what,
+            "cells": len(outcome.records),
+            "made_now": outcome.made,
+            "failures": made.failures,
+            "scores": [vars(score) for score in made.written.scores],
+            "files": [str(path) for path in made.files],
+            "report": str(made.files[-1]),
+        }
+        console.print_json(json.dumps(told))
+        return
+    for name, sentence in made.failures.items():
+        typer.echo(f"failed: {name}: {sentence}", err=True)
+    if quiet:
+        return
+    for table in made.written.tables:
+        if table.rows:
+            show_table(table)
+    say(f"{len(outcome.records)} cells, {outcome.made} of them run now.")
+    for score in () if made.written.tables else made.written.scores:  # tables say it themselves
+        say(f"{score}.")
+    *others, report = made.files
+    for path in others:
+        say(f"{path}")
+    say(f"Report: {report}")

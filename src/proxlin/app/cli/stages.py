@@ -1,0 +1,60 @@
+"""A line that says what a command is doing and for how long, while it takes its time."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from proxlin.app.cli.terminal import console
+from proxlin.run.progress import Progress as Told
+
+
+class Stages:
+    """Shows the present stage on a terminal, and how far a training has come; nothing elsewhere."""
+
+    def __init__(self, *, show: bool) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=12),
+            TextColumn("{task.fields[told]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not (show and console.is_terminal),
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Stages:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, stage: str) -> None:
+        """End the stage that went on and begin this one."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(stage, total=None, told="")
+
+    def training(self, told: Told) -> None:
+        """Show the objective, the best so far and, by the budget used, the time left."""
+        if self._task is not None:
+            text = f"objective {told.objective:.4g}, best {told.best:.4g}"
+            self._progress.update(self._task, total=1.0, completed=told.share, told=text)

@@ -1,0 +1,173 @@
+"""Columns of a table as numbers that a model takes: what was learned about each in training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from proxlin.app.tabular.numbers import Cells, Reading, read_numbers
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Content = float | str  # of a cell, for people and files
+
+MISSING = "missing"
+
+_FARTHEST = 1e6  # scaled numbers beyond it are cut there, so that a net's float32 can square them
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """z = (x - center) / scale, with the median in place of missing cells."""
+
+    name: str
+    reading: Reading
+    center: float
+    scale: float  # > 0
+    fill: float  # the training median
+    indicator: bool = False  # whether a second number says that the cell was missing
+
+    @property
+    def labels(self) -> list[str]:
+        """A name for each number of a row."""
+        return [self.name, f"{self.name} is missing"] if self.indicator else [self.name]
+
+    def encode(self, column: pd.Series[Any]) -> tuple[Matrix, list[str]]:
+        """The numbers (rows, width), and what had to be done to get them."""
+        found = read_numbers(column, self.reading)
+        missing = np.isnan(found.values)
+        filled = np.where(missing, self.fill, found.values)
+        parts = [np.clip(self.scaled(filled), -_FARTHEST, _FARTHEST)]
+        if self.indicator:
+            parts.append(missing.astype(np.float64))
+        notes = []
+        if found.strange:
+            notes.append(
+                f"{self.name!r}: {found.strange:,} cell(s) such as {found.example[:40]!r} are no"
+                f" {'date' if self.reading.form == 'date' else 'number'} and count as missing."
+            )
+        if missing.any():
+            notes.append(
+                f"{self.name!r}: {int(missing.sum()):,} missing cell(s) got the training median"
+                f" {show_number(self.fill, self.reading)}."
+            )
+        return np.column_stack(parts), notes
+
+    def scaled(self, values: Vector) -> Vector:
+        """Plain numbers to scaled ones."""
+        with np.errstate(over="ignore"):  # a later cell may be infinitely far out
+            return (values - self.center) / self.scale
+
+    def plain(self, scaled: Vector) -> Vector:
+        """Scaled numbers to plain ones."""
+        return scaled * self.scale + self.center
+
+    def expected(self, encoded: Vector) -> Content:
+        """What the numbers of one row stand for."""
+        return _content(float(self.plain(encoded[:1])[0]), self.reading)
+
+    def found(self, column: pd.Series[Any]) -> list[Content]:
+        """The cells as they were read; as they were written where that is no number."""
+        written = as_written(column)
+        if self.reading.form == "truth":
+            return written
+        values = read_numbers(column, self.reading).values
+        # A date with a time of the day would lose it.
+        readable = values == np.floor(values) if self.reading.form == "date" else ~np.isnan(values)
+        return [
+            _content(float(value), self.reading) if usable else text
+            for value, usable, text in zip(values, readable, written, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """One number for each level, 1 where it is; all zero for levels never seen in training."""
+
+    name: str
+    levels: tuple[str, ...]
+    missing: bool  # whether "missing" is a level of its own
+
+    @property
+    def labels(self) -> list[str]:
+        """A name for each number of a row."""
+        known = [f"{self.name} = {level}" for level in self.levels]
+        return [*known, f"{self.name} is missing"] if self.missing else known
+
+    def encode(self, column: pd.Series[Any]) -> tuple[Matrix, list[str]]:
+        """The numbers (rows, width), and what had to be done to get them."""
+        encoded = np.zeros((len(column), len(self.labels)))
+        cells = Cells.of(column)
+        if cells is None:
+            return encoded, [f"{self.name!r}: no cell holds a plain value; none counts."]
+        places = {level: place for place, level in enumerate(self.levels)}
+        where = np.array([*(places.get(text, -1) for text in cells.texts), -2])
+        at = np.where(cells.codes < 0, -2, where[cells.codes])
+        rows = np.flatnonzero(at >= 0)
+        encoded[rows, at[rows]] = 1.0
+        if self.missing:
+            encoded[at == -2, -1] = 1.0
+        unseen = int((at == -1).sum())
+        notes = []
+        if unseen:
+            example = cells.texts[int(cells.codes[np.argmax(at == -1)])]
+            notes.append(
+                f"{self.name!r}: {unseen:,} cell(s) such as {example[:40]!r} are of no category"
+                " that the model knows; they count as none of them."
+            )
+        return encoded, notes
+
+    def expected(self, encoded: Vector) -> Content:
+        """The likeliest level of one row."""
+        place = int(np.argmax(encoded))
+        if encoded[place] <= 0:
+            return "none of the known"
+        return self.levels[place] if place < len(self.levels) else MISSING
+
+    def found(self, column: pd.Series[Any]) -> list[Content]:
+        """The cells as they were written."""
+        return as_written(column)
+
+
+Column = NumberColumn | CategoryColumn
+
+
+def as_written(column: pd.Series[Any]) -> list[Content]:
+    """The cells as text."""
+    gone = pd.isna(column).to_numpy()
+    return [
+        MISSING if missing else str(value)
+        for value, missing in zip(column.tolist(), gone, strict=True)
+    ]
+
+
+def _content(value: float, reading: Reading) -> Content:
+    """A finite number as it is; a date or truth value in words."""
+    if reading.form == "number" and np.isfinite(value):
+        return value
+    return show_number(value, reading)
+
+
+def show_number(value: float, reading: Reading) -> str:
+    """The number, date or truth value in a few characters."""
+    if reading.form == "date" and abs(value) < 1e6:
+        return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
+    if reading.form == "truth":
+        return "yes" if value >= 0.5 else "no"
+    return show_plain(value)
+
+
+def show_plain(value: float, digits: int = 6) -> str:
+    """So many digits, without an exponent where a person would not use one.
+
+    >>> show_plain(4314280.4), show_plain(269504.3, 4), show_plain(1.5e-9)
+    ('4314280', '269500', '1.5e-09')
+    """
+    short = float(f"{value:.{digits}g}")
+    if not 1e-4 <= abs(short) < 1e12:
+        return f"{short:g}"
+    return np.format_float_positional(short, trim="-")

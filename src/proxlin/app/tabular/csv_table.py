@@ -1,0 +1,131 @@
+"""CSV tables: every line is counted and measured before a number is read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import warnings
+from collections import Counter
+
+import pandas as pd
+
+from proxlin.app.tabular.raw import RawTable
+from proxlin.app.tabular.text import find_encoding, find_layout, is_blank
+from proxlin.errors import InvalidInputError
+
+# Besides those that pandas knows: "", NA, N/A, NaN, NULL, None and the like.
+MISSING = ("?", "-", "--", ".", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!")
+
+_NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\Z")
+_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+
+
+def parse_csv(content: bytes, separator: str | None = None) -> RawTable:
+    """The table of a CSV file; encoding and, unless given, separator are found out.
+
+    Cells stay what they are: one that begins with "=" is text. Errors end the sentence "FILE
+    cannot be read: ...".
+    """
+    encoding = find_encoding(content)
+    layout = find_layout(content, encoding, separator)
+    if not layout.header:
+        raise InvalidInputError("it is empty; the first line must hold the names of the columns.")
+    names, notes = _names(layout.header)
+    rows, short = _measure(content, encoding, layout.separator, len(names))
+    if not rows:
+        raise InvalidInputError("it has names of columns but no rows.")
+    frame = _cells(content, encoding, layout.separator, names)
+    if len(frame) != rows:
+        raise InvalidInputError(
+            f"its quotes do not pair up: {rows} or {len(frame)} rows, depending on how they are"
+            " taken; save it again with quotes around all text."
+        )
+    if encoding not in ("utf-8", "utf-8-sig"):
+        notes.append(f"The text was read as {encoding}.")
+    if layout.separator != ",":
+        notes.append(f"Cells are separated by {_NAMES.get(layout.separator, layout.separator)}.")
+    if short:
+        notes.append(f"{short:,} row(s) end early; their last cells count as missing.")
+    return RawTable(frame, tuple(notes), comma_decimals=layout.separator == ";")
+
+
+def _names(header: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """A name for each column, each once."""
+    if all(_NUMBER.match(name) for name in header):
+        raise InvalidInputError(
+            "its first line must hold the names of the columns; got the numbers"
+            f" {', '.join(header[:3])}. Add a line with names."
+        )
+    names, notes = list(header), []
+    while len(names) > 1 and not names[-1]:
+        names.pop()  # separators at the end of the line; cells below them are refused
+    unnamed = [number for number, name in enumerate(names) if not name]
+    for number in unnamed:
+        names[number] = f"column {number + 1}"
+    if unnamed:
+        notes.append(
+            f"{len(unnamed)} column(s) without a name are called by their place, such as"
+            f" {names[unnamed[0]]!r}."
+        )
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        places = [str(place + 1) for place, name in enumerate(names) if name == repeated[0]]
+        raise InvalidInputError(
+            f"it names {len(repeated)} column(s) more than once: {repeated[0]!r} is column"
+            f" {' and '.join(places[:4])}. Rename or drop the copies."
+        )
+    return names, notes
+
+
+def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple[int, int]:
+    """The number of rows below the header, and of those with too few cells."""
+    text = io.TextIOWrapper(io.BytesIO(content), encoding=encoding, newline="")
+    reader = csv.reader(text, delimiter=separator)
+    rows, short = -1, 0
+    try:
+        for row in reader:
+            width = len(row)
+            if is_blank(row):
+                continue
+            rows += 1
+            if width < named:
+                short += 1
+            elif width > named and any(cell.strip() for cell in row[named:]):
+                raise InvalidInputError(
+                    f"line {reader.line_num:,} has {width} cells, the header {named}; put quotes"
+                    " around cells with a separator in them, or name the right --separator."
+                )
+    except csv.Error as cause:
+        raise InvalidInputError(
+            f"line {reader.line_num:,} has a quote that does not end, or a cell of more than"
+            f" {csv.field_size_limit():,} characters."
+        ) from cause
+    return rows, short
+
+
+def _cells(content: bytes, encoding: str, separator: str, names: list[str]) -> pd.DataFrame:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pd.errors.ParserWarning)  # cells beyond the last name
+            return pd.read_csv(
+                io.BytesIO(content),
+                sep=separator,
+                encoding=encoding,
+                header=0,
+                names=names,
+                usecols=range(len(names)),
+                index_col=False,
+                na_values=list(MISSING),
+                skipinitialspace=True,
+                low_memory=False,
+            )
+    except (ValueError, OverflowError) as cause:  # ParserError and UnicodeError are ValueErrors
+        told = str(cause).strip().splitlines()
+        if told and "EOF inside string" in told[-1]:
+            raise InvalidInputError(
+                "it has a quote that does not end; close it, or take stray quotes out."
+            ) from cause
+        raise InvalidInputError(
+            f"it is no regular CSV: {told[-1] if told else type(cause).__name__}."
+        ) from cause

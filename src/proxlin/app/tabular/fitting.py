@@ -1,0 +1,205 @@
+"""fit_table: from a table to a model, with everything that was done to it said in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from proxlin._checks import nearest
+from proxlin.app.tabular.columns import Matrix, NumberColumn
+from proxlin.app.tabular.encoding import TableEncoding
+from proxlin.app.tabular.learning import (
+    find_identifiers,
+    learn_features,
+    learn_target,
+    scale_target,
+)
+from proxlin.app.tabular.model import TableModel, bounded
+from proxlin.app.tabular.raw import RawTable
+from proxlin.app.tabular.settings import FitSettings
+from proxlin.errors import InvalidInputError
+from proxlin.estimators.state import estimator_state, restore_estimator
+from proxlin.run.progress import Callback
+
+Rows = NDArray[np.intp]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some rows of a table in the forms that a fit needs."""
+
+    frame: pd.DataFrame  # as in the file
+    rows: Rows  # their numbers in the file, counted from 1 without the header
+    encoded: Matrix
+    targets: Matrix  # in their own units; no columns for an autoencoder
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model, the rows that made and that tested it, and what was done on the way."""
+
+    model: TableModel
+    settings: FitSettings
+    train: Part
+    test: Part
+    tested_on: str  # a sentence
+    notes: tuple[str, ...]
+
+
+def fit_table(
+    table: RawTable | pd.DataFrame,
+    settings: FitSettings,
+    *,
+    test: RawTable | pd.DataFrame | None = None,
+    tell: Tell = lambda stage: None,
+    callbacks: Sequence[Callback] = (),
+) -> Fitted:
+    """Choose the rows and columns, learn the encoding from the training rows, train.
+
+    `test` has the test rows; without it a share of the rows is held out. `tell` hears the name of
+    each stage as it begins, the callbacks how the training of a net goes on.
+    """
+    tell("looking at the columns")
+    whole = RawTable.of(table)
+    notes = list(whole.notes)
+    names, told = _feature_names(whole, settings)
+    notes += told
+    known, kept, targets, told = _with_targets(whole, settings.targets)
+    notes += told
+    train_rows, test_rows = _split(len(kept), 0.0 if test is not None else settings.test_share,
+                                   settings.seed)  # fmt: skip
+    first = replace(known, frame=known.frame.iloc[train_rows])
+    learned = learn_features(first, names, indicators=bool(targets))
+    notes += learned.notes
+    scaled = tuple(scale_target(target, first.frame[target.name]) for target in targets)
+    encoding = TableEncoding(tuple(learned.columns), scaled)
+    _check_enough(encoding, len(train_rows), learned.notes)
+    train, told = _part(encoding, known.frame, train_rows, kept)
+    notes += [note for note in told if note not in notes]
+    if test is None:
+        held, told = (
+            _part(encoding, known.frame, test_rows, kept) if len(test_rows) else (train, [])
+        )
+        tested_on = _tested_on(len(train_rows), len(test_rows), settings)
+    else:
+        held, told, tested_on = _test_part(encoding, RawTable.of(test), len(train_rows))
+    notes += [f"Test rows: {note}" for note in told]
+    tell("training")
+    estimator, told = settings.estimator(*train.encoded.shape)
+    notes += told
+    estimator.set_params(callbacks=callbacks)
+    if targets:
+        estimator.fit(train.encoded, encoding.scale_targets(train.targets))
+    else:
+        estimator.fit(bounded(train.encoded))
+    # As it will come back from the disk, so that it predicts the same bits.
+    model = TableModel.of(restore_estimator(*estimator_state(estimator)), encoding, train.encoded)
+    return Fitted(model, settings, train, held, tested_on, (*notes, *estimator.result_.remarks))
+
+
+def _feature_names(table: RawTable, settings: FitSettings) -> tuple[list[str], list[str]]:
+    present = list(map(str, table.frame.columns))
+    for option, wanted in (
+        ("--targets", settings.targets),
+        ("--features", settings.features or ()),
+        ("--drop", settings.drop),
+    ):
+        for name in wanted:
+            if name not in present:
+                hint = nearest(name, present) or f" It has {', '.join(map(repr, present[:8]))}."
+                raise InvalidInputError(f"{option}: the table has no column {name!r}.{hint}")
+    taken = {*settings.targets, *settings.drop}
+    if settings.features is not None:
+        return [name for name in settings.features if name not in taken], []
+    names = [name for name in present if name not in taken]
+    identifiers = find_identifiers(table, names)
+    if len(identifiers) == len(names):
+        return names, []
+    notes = [
+        f"{name!r} is left out: its whole numbers all differ and look like an identifier; name it"
+        " in --features to use it."
+        for name in identifiers
+    ]
+    return [name for name in names if name not in identifiers], notes
+
+
+def _with_targets(
+    table: RawTable, names: Sequence[str]
+) -> tuple[RawTable, Rows, list[NumberColumn], list[str]]:
+    """The rows whose targets are all known, and their numbers in the file."""
+    kept = np.ones(len(table.frame), dtype=bool)
+    columns, notes = [], []
+    for name in names:
+        column, values, told = learn_target(table, name)
+        columns.append(column)
+        notes += told
+        kept &= np.isfinite(values)
+    if not kept.any():
+        raise InvalidInputError("no row has all of its targets; name fewer --targets.")
+    if not kept.all():
+        notes.append(f"{int((~kept).sum()):,} row(s) without a target were left out.")
+    frame = table.frame[kept]
+    return replace(table, frame=frame), np.flatnonzero(kept) + 1, columns, notes
+
+
+def _split(rows: int, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Training and test rows, each in the order of the table."""
+    if not share or rows < 2:
+        return np.arange(rows), np.arange(0)
+    count = min(max(1, round(share * rows)), rows - 1)
+    mixed = np.random.default_rng(seed).permutation(rows)
+    return np.sort(mixed[count:]), np.sort(mixed[:count])
+
+
+def _part(
+    encoding: TableEncoding, frame: pd.DataFrame, rows: Rows, numbers: Rows
+) -> tuple[Part, list[str]]:
+    some = frame.iloc[rows]
+    encoded, notes = encoding.encode(some)
+    return Part(some, numbers[rows], encoded, encoding.read_targets(some)), notes
+
+
+def _test_part(
+    encoding: TableEncoding, test: RawTable, trained: int
+) -> tuple[Part, list[str], str]:
+    notes = [*test.notes, *encoding.check(test.frame, targets=True)]
+    frame = test.frame
+    kept = np.isfinite(encoding.read_targets(frame)).all(axis=1)
+    if not kept.any():
+        raise InvalidInputError(
+            "no row of --test has all of its targets; there is nothing to test."
+        )
+    if not kept.all():
+        notes.append(f"{int((~kept).sum()):,} row(s) without a target were left out.")
+    part, told = _part(encoding, frame, np.flatnonzero(kept), np.arange(len(frame)) + 1)
+    sentence = f"Trained on {trained:,} rows; tested on the {int(kept.sum()):,} rows of --test."
+    return part, [*notes, *told], sentence
+
+
+def _tested_on(train: int, test: int, settings: FitSettings) -> str:
+    if not test:
+        return (
+            f"Trained on all {train:,} rows: the errors are of rows that the model has seen, and"
+            " say little about new ones."
+        )
+    return (
+        f"Trained on {train:,} rows; tested on {test:,} other(s), {settings.test_share:.0%} of the"
+        f" table drawn at random (seed {settings.seed})."
+    )
+
+
+def _check_enough(encoding: TableEncoding, rows: int, notes: Sequence[str]) -> None:
+    least = 1 if encoding.targets else 2
+    if len(encoding.labels) < least:
+        reason = f" {notes[0]}" if notes else ""
+        raise InvalidInputError(
+            f"{len(encoding.labels)} column(s) are left to learn from, at least {least} must be."
+            f"{reason}"
+        )
+    if rows < 2:
+        raise InvalidInputError(f"{rows} row(s) are left to train on; at least 2 must be.")

@@ -1,0 +1,192 @@
+"""What each column of a training table is, decided once, and said in sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from proxlin.app.tabular.columns import CategoryColumn, Column, NumberColumn, Vector
+from proxlin.app.tabular.dates import READ, looks_like_date
+from proxlin.app.tabular.numbers import Cells, Numbers, find_numbers, read_numbers
+from proxlin.app.tabular.raw import RawTable
+from proxlin.errors import InvalidInputError
+from proxlin.estimators.scaling import RobustScaling
+
+MOST_LEVELS = 50
+
+_ROWS_A_LEVEL = 2  # on average, or the column tells rows apart instead of grouping them
+_RARE = 3  # levels with fewer rows teach nothing and count as never seen
+_LEAST_SCALE = 1e-30  # of the farthest cell, so that scaled numbers can be squared
+_TOLD_MISSING = 0.01  # share of missing cells from which on a column gets an indicator
+_IDENTIFIER = re.compile(r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$")
+
+
+@dataclass
+class Learned:
+    """The columns that a model takes, and the sentences about them."""
+
+    columns: list[Column] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_identifiers(table: RawTable, names: Sequence[str]) -> list[str]:
+    """The columns that number the rows, or are named as identifiers and tell all rows apart."""
+    return [name for name in names if _is_identifier(name, table.frame[name])]
+
+
+def learn_features(table: RawTable, names: Sequence[str], *, indicators: bool) -> Learned:
+    """Numbers and categories among the named columns; the others are left out, with the reason.
+
+    With `indicators`, columns with missing cells get a further one that says which.
+    """
+    learned = Learned()
+    for name in names:
+        column = table.frame[name]
+        numbers = find_numbers(column, comma_decimals=table.comma_decimals)
+        if numbers is None:
+            _learn_category(learned, name, column)
+        else:
+            _learn_number(learned, name, numbers, indicators=indicators)
+    return learned
+
+
+def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list[str]]:
+    """The target, its numbers (NaN where missing), and what was done to read them."""
+    column = table.frame[name]
+    numbers = find_numbers(column, comma_decimals=table.comma_decimals)
+    if numbers is None:
+        cells = Cells.of(column)
+        some = ", ".join(repr(text[:20]) for text in cells.texts[:3]) if cells else "lists"
+        raise InvalidInputError(
+            f"target {name!r} must hold numbers; it holds {some or 'nothing'}. Name other"
+            " --targets."
+        )
+    known = numbers.values[np.isfinite(numbers.values)]
+    if not len(known) or known.min() == known.max():
+        what = f"always {known[0]:g}" if len(known) else "missing in every row"
+        raise InvalidInputError(f"target {name!r} is {what}: there is nothing to learn.")
+    center, scale = _scaling(known)
+    notes = _reading_notes(name, numbers)
+    if numbers.reading.form == "truth":
+        notes.append(f"{name!r} is predicted as a number around 0 and 1; this is no classifier.")
+    if numbers.strange:
+        notes.append(
+            f"{name!r}: {numbers.strange:,} cell(s) such as {numbers.example[:40]!r} are no number"
+            " and count as missing."
+        )
+    return NumberColumn(name, numbers.reading, center, scale, center), numbers.values, notes
+
+
+def scale_target(target: NumberColumn, cells: pd.Series[Any]) -> NumberColumn:
+    """The target read as before, with the scaling of these cells of training rows alone."""
+    values = read_numbers(cells, target.reading).values
+    known = values[np.isfinite(values)]
+    if known.min() == known.max():
+        raise InvalidInputError(
+            f"target {target.name!r} is always {known[0]:g} in the training rows: there is nothing"
+            " to learn."
+        )
+    center, scale = _scaling(known)
+    return replace(target, center=center, scale=scale, fill=center)
+
+
+def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: bool) -> None:
+    known = numbers.values[np.isfinite(numbers.values)]
+    if not len(known):
+        bare = "no cell holds a number of use" if numbers.strange else "every cell is missing"
+        learned.notes.append(f"{name!r} is left out: {bare}.")
+        return
+    if known.min() == known.max():
+        learned.notes.append(f"{name!r} is left out: every cell is {known[0]:g}.")
+        return
+    share = 1 - len(known) / len(numbers.values)
+    fill = float(np.quantile(known, 0.5, method="inverted_cdf"))
+    center, scale = _scaling(known)
+    told = indicators and share >= _TOLD_MISSING
+    learned.columns.append(NumberColumn(name, numbers.reading, center, scale, fill, told))
+    learned.notes += _reading_notes(name, numbers)
+    if told:
+        learned.notes.append(
+            f"{name!r}: {share:.1%} of the training cells are missing; a further column says which."
+        )
+
+
+def _reading_notes(name: str, numbers: Numbers) -> list[str]:
+    if numbers.reading.form == "date":
+        slashed = numbers.reading.slashed
+        order = "" if slashed == "not read" else f" with the {slashed}"
+        return [f"{name!r} holds dates{order}; they became days since 1970."]
+    if numbers.reading.form == "truth":
+        return [f"{name!r} holds yes or no; they became 1 and 0."]
+    if numbers.from_text:
+        comma = ", with commas before the decimals" if numbers.reading.comma else ""
+        return [f"{name!r} holds numbers written as text{comma}; they were read as numbers."]
+    return []
+
+
+def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None:
+    cells = Cells.of(column)
+    if cells is None:
+        learned.notes.append(f"{name!r} is left out: its cells are lists or the like.")
+        return
+    known = cells.known
+    if not known:
+        learned.notes.append(f"{name!r} is left out: every cell is missing.")
+        return
+    dates = f" It looks like dates: {READ}." if cells.sample().mostly(looks_like_date) else ""
+    counts: dict[str, int] = {}
+    for text, count in zip(
+        cells.texts, np.bincount(cells.codes[cells.codes >= 0], minlength=len(cells.texts)),
+        strict=True,
+    ):  # fmt: skip
+        if count:
+            counts[text] = counts.get(text, 0) + int(count)
+    if len(counts) > MOST_LEVELS or len(counts) * _ROWS_A_LEVEL > known:
+        learned.notes.append(
+            f"{name!r} is left out: it is text with {len(counts):,} different values in"
+            f" {known:,} cells, more than categories have.{dates}"
+        )
+        return
+    levels = tuple(sorted(level for level, count in counts.items() if count >= _RARE))
+    missing = len(column) - known
+    if len(levels) + (missing >= _RARE) < 2:
+        learned.notes.append(
+            f"{name!r} is left out: nearly every cell is {max(counts, key=counts.__getitem__)!r}."
+        )
+        return
+    learned.columns.append(CategoryColumn(name, levels, missing >= _RARE))
+    rare = len(counts) - len(levels)
+    told = f"{name!r} is a category with {len(levels)} values, one column each"
+    told += f"; {missing:,} missing cell(s) are one more" if missing >= _RARE else ""
+    told += f"; {rare} value(s) in fewer than {_RARE} rows count as none of them" if rare else ""
+    learned.notes.append(f"{told}.{dates}")
+
+
+def _scaling(known: Vector) -> tuple[float, float]:
+    """Middle and robust standard deviation; two values become 0 and 1.
+
+    Where more than half of the cells are one value, the others say how far apart cells are.
+    """
+    low, high = float(known.min()), float(known.max())
+    if bool(((known == low) | (known == high)).all()):
+        return low, high - low
+    found = RobustScaling.fit(known[:, None])
+    center, scale = float(found.center[0]), float(found.scale[0])
+    away = np.abs(known - center)
+    if np.mean(away == 0) > 0.5:
+        scale = max(scale, float(np.median(away[away > 0])))
+    return center, max(scale, _LEAST_SCALE * float(away.max()))
+
+
+def _is_identifier(name: str, column: pd.Series[Any]) -> bool:
+    if not pd.api.types.is_integer_dtype(column.dtype) or len(column) < 3 or column.hasnans:
+        return False
+    values = column.to_numpy()
+    if any(np.array_equal(values, np.arange(len(values)) + first) for first in (0, 1)):
+        return True
+    return column.is_unique and bool(_IDENTIFIER.search(name) or _IDENTIFIER.search(name.lower()))

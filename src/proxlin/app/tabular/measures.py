@@ -1,0 +1,116 @@
+"""Errors on the test rows, beside those of baselines that know nothing of outliers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.linear_model import Ridge
+
+from proxlin.app.tabular.columns import Matrix, NumberColumn, Vector
+from proxlin.app.tabular.encoding import TableEncoding
+from proxlin.app.tabular.fitting import Fitted
+from proxlin.app.tabular.model import Judgement, bounded
+from proxlin.estimators import RobustAutoencoder
+
+MODEL, MIDDLE, SQUARES = "proxlin", "always the median", "least squares"
+COMPONENTS = "principal components"
+
+
+@dataclass(frozen=True)
+class Error:
+    """How far one predictor is off in one column of the test rows."""
+
+    column: str
+    predictor: str
+    median_absolute_error: float
+    mean_absolute_error: float
+    r2: float | None  # share of the variance explained; None where the column does not vary
+
+
+def measure(fitted: Fitted) -> list[Error]:
+    """The errors of the model and of its baselines, column by column.
+
+    For an autoencoder they are those of the table's numbers after a way through the code.
+    """
+    if isinstance(fitted.model.estimator, RobustAutoencoder):
+        return _measure_rebuilt(fitted, fitted.model.estimator)
+    encoding, train, test = fitted.model.encoding, fitted.train, fitted.test
+    answers = {
+        MODEL: fitted.model.answers(test.encoded),
+        MIDDLE: np.broadcast_to(np.median(train.targets, axis=0), test.targets.shape),
+        SQUARES: _least_squares(encoding, train.encoded, train.targets, test.encoded),
+    }
+    return [
+        _error(column.name, name, found[:, number], test.targets[:, number])
+        for number, column in enumerate(encoding.targets)
+        for name, found in answers.items()
+    ]
+
+
+def summary(
+    fitted: Fitted, errors: list[Error], train: Judgement, test: Judgement
+) -> dict[str, Any]:
+    """The figures of a fit as plain values."""
+    result = fitted.model.estimator.result_
+    return {
+        "tested_on": fitted.tested_on,
+        "training_rows": len(fitted.train.rows),
+        "test_rows": len(fitted.test.rows),
+        "encoded_columns": fitted.model.encoding.labels,
+        "outliers": {
+            "training_rows": int(train.flags.sum()),
+            "training_share": float(train.flags.mean()),
+            "test_rows": int(test.flags.sum()),
+            "cutoff": fitted.model.scale.cutoff,
+        },
+        "errors": [asdict(error) for error in errors],
+        "solver": {
+            "status": str(result.status),
+            "objective": result.objective,
+            "iterations": result.iterations,
+            "seconds": result.seconds,
+        },
+        "notes": list(fitted.notes),
+    }
+
+
+def _measure_rebuilt(fitted: Fitted, estimator: RobustAutoencoder) -> list[Error]:
+    train, test = fitted.train.encoded, fitted.test.encoded
+    width = min(estimator.n_components_, *train.shape)
+    components = PCA(width, random_state=fitted.settings.seed).fit(train)
+    answers = {
+        MODEL: estimator.reconstruct(bounded(test)),
+        MIDDLE: np.broadcast_to(np.median(train, axis=0), test.shape),
+        COMPONENTS: components.inverse_transform(components.transform(test)),
+    }
+    errors, first = [], 0
+    for column in fitted.model.encoding.features:
+        if isinstance(column, NumberColumn):
+            truth = column.plain(test[:, first])
+            errors += [
+                _error(column.name, name, column.plain(found[:, first]), truth)
+                for name, found in answers.items()
+            ]
+        first += len(column.labels)
+    return errors
+
+
+def _least_squares(encoding: TableEncoding, x: Matrix, y: Matrix, new: Matrix) -> Matrix:
+    """Ridge regression of weight 1, which is least squares for all but tiny tables."""
+    line = Ridge(alpha=1.0).fit(x, encoding.scale_targets(y))
+    found: Matrix = line.predict(new)
+    return encoding.plain_targets(found.reshape(len(new), -1))
+
+
+def _error(column: str, predictor: str, found: Vector, truth: Vector) -> Error:
+    away = np.abs(found - truth)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = float(((truth - truth.mean()) ** 2).sum())
+        r2 = 1 - float((away**2).sum()) / spread if spread > 0 else None
+    usable = r2 is not None and np.isfinite(r2)
+    return Error(
+        column, predictor, float(np.median(away)), float(away.mean()), r2 if usable else None
+    )

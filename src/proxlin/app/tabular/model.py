@@ -1,0 +1,201 @@
+"""TableModel: a fitted estimator with the encoding of its table, from tables to answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from proxlin.app.tabular.columns import Content, Matrix, Vector, show_plain
+from proxlin.app.tabular.encoding import TableEncoding
+from proxlin.app.tabular.raw import RawTable
+from proxlin.estimators import RobustAutoencoder, RobustRegressor
+from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.state import Saveable
+from proxlin.problem.loss import RowLoss
+
+_TOLD = 3  # cells that are told of a row: the worst, and others more than a deviation off
+_REACH = 4.0  # robust deviations; an autoencoder is shown farther cells as if they lay there
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """What `fit_table` returns and a model folder holds.
+
+    An autoencoder sees cells at most 4 robust deviations from the middle, so that a gross error
+    can neither bend the code nor carry its own row along; the row's misfit is measured against
+    the cell as it is.
+    """
+
+    estimator: Saveable
+    encoding: TableEncoding
+    scale: OutlierScale  # of the training rows' misfits
+    facts: dict[str, Any] = field(default_factory=dict)  # where it comes from, plain values
+
+    @classmethod
+    def of(cls, estimator: Saveable, encoding: TableEncoding, encoded: Matrix) -> TableModel:
+        """With the scale of outlier scores that these training rows set."""
+        if isinstance(estimator, RobustRegressor):
+            return cls(estimator, encoding, estimator.outlier_scale_)
+        bare = cls(estimator, encoding, estimator.outlier_scale_)
+        return cls(
+            estimator, encoding, OutlierScale.fit(bare._norms(bare._rebuilt(encoded) - encoded))
+        )
+
+    @property
+    def target_names(self) -> list[str]:
+        """Empty for an autoencoder."""
+        return [column.name for column in self.encoding.targets]
+
+    def read(self, frame: pd.DataFrame, *, targets: bool = False) -> tuple[Matrix, list[str]]:
+        """The rows as the estimator takes them, and in sentences what that took.
+
+        A table without a column that the model needs is refused; with `targets`, without them too.
+        """
+        unused = self.encoding.check(frame, targets=targets)
+        encoded, notes = self.encoding.encode(frame)
+        return encoded, [*unused, *notes]
+
+    def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The targets of each row, in their own units; for an autoencoder, score and verdict."""
+        return self.predict_encoded(self.read(RawTable.of(frame).frame)[0])
+
+    def predict_encoded(self, encoded: Matrix) -> pd.DataFrame:
+        """The same for rows that `read` has read."""
+        if self.target_names:
+            return pd.DataFrame(self.answers(encoded), columns=self.target_names)
+        judged = self.judge_encoded(encoded)
+        return pd.DataFrame({"score": judged.scores, "outlier": judged.flags})
+
+    def judge(self, frame: pd.DataFrame) -> Judgement:
+        """How badly each row fits, and where.
+
+        A regressor needs the targets in the table; rows without them have no score (NaN).
+        """
+        known = RawTable.of(frame).frame
+        encoded, _ = self.read(known, targets=True)
+        return self.judge_encoded(encoded, self.encoding.read_targets(known))
+
+    def judge_encoded(self, encoded: Matrix, targets: Matrix | None = None) -> Judgement:
+        """The same for rows that `read` has read, with their targets in their own units."""
+        if targets is not None and self.target_names:
+            names = self.target_names
+            away = self.estimator.predict(encoded) - self.encoding.scale_targets(targets)
+            misfits = np.abs(away)
+        else:
+            names = [column.name for column in self.encoding.features]
+            away = self._rebuilt(encoded) - encoded
+            misfits = np.zeros((len(encoded), len(names)))
+            np.maximum.at(misfits.T, self.encoding.owners, np.abs(away).T)
+        scores = self.scale.scores(self._norms(away))
+        return Judgement(names, scores, misfits, self.scale.flags(scores))
+
+    def answers(self, encoded: Matrix) -> Matrix:
+        """The targets of encoded rows, in their own units."""
+        assert isinstance(self.estimator, RobustRegressor)
+        return self.encoding.plain_targets(self.estimator.predict(encoded))
+
+    def explain(self, frame: pd.DataFrame, rows: Sequence[int], judged: Judgement) -> list[Misfit]:
+        """For each of these rows, the columns that fit worst with expected and found value."""
+        some = RawTable.of(frame.iloc[list(rows)]).frame
+        expected, got = self._contents(some)
+        found = []
+        for place, row in enumerate(rows):
+            order = np.argsort(-np.nan_to_num(judged.misfits[row]), kind="stable")
+            found.append(
+                Misfit(
+                    row=int(row) + 1,
+                    score=float(judged.scores[row]),
+                    outlier=bool(judged.flags[row]),
+                    cells=tuple(
+                        Cell(judged.names[j], expected[j][place], got[j][place])
+                        for rank, j in enumerate(order[:_TOLD])
+                        if rank == 0 or judged.misfits[row, j] > 1
+                    ),
+                )
+            )
+        return found
+
+    def _rebuilt(self, encoded: Matrix) -> Matrix:
+        assert isinstance(self.estimator, RobustAutoencoder)
+        return self.estimator.reconstruct(bounded(encoded))
+
+    def _norms(self, away: Matrix) -> Vector:
+        """||residual||_p of each row in robust deviations; NaN where a target is missing."""
+        p = self.estimator.p
+        norms: Vector = RowLoss(2.0 if p == "mse" else p)(torch.from_numpy(away)).numpy()
+        return norms
+
+    def _contents(self, frame: pd.DataFrame) -> tuple[list[list[Content]], list[list[Content]]]:
+        """Expected and found cells, column by column."""
+        encoded, _ = self.encoding.encode(frame)
+        expected: list[list[Content]] = []
+        got: list[list[Content]] = []
+        if isinstance(self.estimator, RobustRegressor):
+            answers = self.answers(encoded)
+            for number, target in enumerate(self.encoding.targets):
+                scaled = target.scaled(answers[:, number])
+                expected.append([target.expected(one) for one in scaled[:, None]])
+                got.append(target.found(frame[target.name]))
+            return expected, got
+        back = self._rebuilt(encoded)
+        first = 0
+        for column in self.encoding.features:
+            part = back[:, first : first + len(column.labels)]
+            expected.append([column.expected(row) for row in part])
+            got.append(column.found(frame[column.name]))
+            first += len(column.labels)
+        return expected, got
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """How badly rows fit a model."""
+
+    names: list[str]  # of the columns that can fit badly
+    scores: Vector  # (rows,) NaN where a target is missing
+    misfits: Matrix  # (rows, columns) distance from what the model expects, in robust deviations
+    flags: NDArray[np.bool_]  # (rows,) whether the score is beyond the cut-off
+
+    def worst(self, count: int) -> list[int]:
+        """The rows by falling score, at most so many; those without a score do not come."""
+        order = np.argsort(-np.nan_to_num(self.scores, nan=-np.inf), kind="stable")
+        return [int(row) for row in order[:count] if np.isfinite(self.scores[row])]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell that does not fit."""
+
+    column: str
+    expected: Content  # a number if the column holds numbers
+    got: Content
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Expected and found in a few characters; what was found keeps the digits it had."""
+        expected, got = (
+            one if isinstance(one, str) else show_plain(one, digits)
+            for one, digits in ((self.expected, 6), (self.got, 9))
+        )
+        return expected, got
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One row, and the cells in it that fit worst."""
+
+    row: int  # counted from 1, without the header
+    score: float
+    outlier: bool
+    cells: tuple[Cell, ...]
+
+
+def bounded(encoded: Matrix) -> Matrix:
+    """The cells as an autoencoder is shown them."""
+    return np.clip(encoded, -_REACH, _REACH)

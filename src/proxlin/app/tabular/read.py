@@ -1,0 +1,125 @@
+"""read_table_file: CSV, Parquet or ARFF from the disk, told apart by the first bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from proxlin._checks import check_choice
+from proxlin.app.tabular.csv_table import parse_csv
+from proxlin.app.tabular.raw import RawTable
+from proxlin.app.tabular.text import SEPARATORS, find_encoding
+from proxlin.data.formats import MalformedError, parse_arff
+from proxlin.errors import InvalidInputError
+
+_PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
+_LOOK = 4096
+_MOST_UNPACKED = 8 << 30  # bytes: a small file must not unpack into all memory
+
+
+def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTable:
+    """The table in the file, also if gzip packed it; one sentence if there is none.
+
+    `separator` is for CSV files whose own is not found out.
+    """
+    if separator is not None:
+        separator = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
+        check_choice("separator", separator, SEPARATORS)
+    content = _unpacked(_content(path), path)
+    try:
+        if content.startswith(_PARQUET) and content.endswith(_PARQUET):
+            return _parse_parquet(content)
+        if _is_arff(content):
+            return _parse_arff(content)
+        return parse_csv(content, separator)
+    except InvalidInputError as cause:
+        raise InvalidInputError(f"{path} cannot be read: {cause}") from cause
+
+
+def _content(path: str | Path) -> bytes:
+    try:
+        if Path(path).is_char_device() or Path(path).is_block_device():
+            raise InvalidInputError(f"{path} is a device; name a file with a table.")
+        return Path(path).read_bytes()
+    except FileNotFoundError as cause:
+        raise InvalidInputError(f"{path} does not exist; check the path.") from cause
+    except IsADirectoryError as cause:
+        raise InvalidInputError(f"{path} is a folder; name a file with a table.") from cause
+    except OSError as cause:
+        raise InvalidInputError(f"{path} cannot be opened: {cause.strerror}.") from cause
+
+
+def _unpacked(content: bytes, path: str | Path) -> bytes:
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            plain = file.read(_MOST_UNPACKED + 1)
+    except (OSError, EOFError, zlib.error) as cause:
+        raise InvalidInputError(f"{path} cannot be unpacked: {cause}.") from cause
+    if len(plain) > _MOST_UNPACKED:
+        raise InvalidInputError(f"{path} unpacks to more than 8 GB; split it first.")
+    return plain
+
+
+def _is_arff(content: bytes) -> bool:
+    """Whether the first line that is no comment declares a relation."""
+    for line in content[:_LOOK].removeprefix(b"\xef\xbb\xbf").splitlines():
+        stripped = line.strip().lower()
+        if stripped and not stripped.startswith(b"%"):
+            return stripped.startswith((b"@relation", b"@attribute"))
+    return False
+
+
+def _parse_arff(content: bytes) -> RawTable:
+    try:
+        table = parse_arff(content.decode(find_encoding(content)))
+    except MalformedError as cause:
+        raise InvalidInputError(f"{cause}.") from cause
+    _check_names(table.names)
+    columns = {}
+    for number, name in enumerate(table.names):
+        values = table.values[:, number]
+        if name in table.levels:
+            levels = np.array([*table.levels[name], None], dtype=object)
+            known = np.isfinite(values)
+            columns[name] = levels[np.where(known, values, len(levels) - 1).astype(int)]
+        else:
+            columns[name] = values
+    return RawTable(pd.DataFrame(columns))
+
+
+def _parse_parquet(content: bytes) -> RawTable:
+    try:
+        # Only Parquet tables need it, and it is large.
+        import pyarrow  # noqa: PLC0415
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError as cause:
+        raise InvalidInputError(
+            'Parquet needs pyarrow; run pip install "proxlin[parquet]".'
+        ) from cause
+    try:
+        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
+        _check_names(tuple(file.schema_arrow.names))
+        frame = file.read().to_pandas(ignore_metadata=True)
+    except (pyarrow.ArrowException, OSError) as cause:
+        told = str(cause).strip().splitlines()
+        raise InvalidInputError(f"it is a damaged Parquet file: {told[0][:200]}.") from cause
+    if not len(frame) or not len(frame.columns):
+        raise InvalidInputError("it has no rows.")
+    return RawTable(frame)
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidInputError(
+            f"it names {len(repeated)} column(s) more than once, such as {repeated[0]!r}. Rename"
+            " or drop the copies."
+        )

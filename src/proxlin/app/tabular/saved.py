@@ -1,0 +1,145 @@
+"""save_model and load_model: safetensors and JSON with checksums, no code, no pickle."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from proxlin.app.tabular.columns import CategoryColumn, Column, NumberColumn
+from proxlin.app.tabular.encoding import TableEncoding
+from proxlin.app.tabular.folder import ARRAYS, MODEL, write_folder
+from proxlin.app.tabular.model import TableModel
+from proxlin.app.tabular.numbers import Reading
+from proxlin.errors import InvalidInputError
+from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.state import estimator_state, restore_estimator
+from proxlin.run.storage.checked_json import digest, opened, sealed
+
+FORMAT = 1  # of the folder; one of a later format is not read
+
+_WHAT = "proxlin model"
+_PACKAGES = ("proxlin", "torch", "numpy", "scikit-learn", "pandas", "safetensors")
+
+
+def save_model(model: TableModel, folder: str | Path, *, overwrite: bool = False) -> None:
+    """Write the model into a new folder, which appears complete or not at all."""
+    write_folder(Path(folder), model_files(model), overwrite=overwrite)
+
+
+def load_model(folder: str | Path) -> TableModel:
+    """The model in the folder, which predicts as before bit for bit.
+
+    Nothing in it is executed. A folder of something else, a damaged one, or one of a later
+    version is refused with a sentence.
+    """
+    place = Path(folder)
+    header = _read_header(place)
+    content = _read(place, ARRAYS)
+    if header["arrays"] != digest(content):
+        raise InvalidInputError(
+            f"{place / ARRAYS} is damaged: its checksum is not the one in {MODEL}. Train again, or"
+            " copy the folder again."
+        )
+    try:
+        arrays = load(content)
+        estimator = restore_estimator(header["estimator"], arrays)
+        encoding = TableEncoding(
+            tuple(_column(one) for one in header["features"]),
+            tuple(_number_column(one) for one in header["targets"]),
+        )
+        scale = OutlierScale(*header["scale"])
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as cause:
+        raise InvalidInputError(
+            f"{place} holds no model that this version can read ({type(cause).__name__}). Train"
+            " again."
+        ) from cause
+    return TableModel(estimator, encoding, scale, header["facts"])
+
+
+def model_files(model: TableModel) -> dict[str, bytes]:
+    """The two files of a saved model by name."""
+    values, arrays = estimator_state(model.estimator)
+    content = save(arrays)
+    header = {
+        "what": _WHAT,
+        "format": FORMAT,
+        "versions": versions(),
+        "estimator": values,
+        "features": [_described(column) for column in model.encoding.features],
+        "targets": [_described(column) for column in model.encoding.targets],
+        "scale": [model.scale.center, model.scale.spread, model.scale.cutoff],
+        "facts": model.facts,
+        "arrays": digest(content),
+    }
+    return {MODEL: sealed(header, indent=1), ARRAYS: content}
+
+
+def versions() -> dict[str, str]:
+    """Of what the model was made with."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _read_header(place: Path) -> dict[str, Any]:
+    content = _read(place, MODEL)
+    try:
+        header = json.loads(content)
+    except ValueError as cause:
+        raise InvalidInputError(f"{place / MODEL} is damaged: it is no JSON.") from cause
+    if not isinstance(header, dict) or header.get("what") != _WHAT:
+        raise InvalidInputError(f"{place} is no model folder: {MODEL} is of something else.")
+    number = header.get("format")
+    if not isinstance(number, int) or number > FORMAT:
+        made = header.get("versions")
+        by = made.get("proxlin", "?") if isinstance(made, dict) else "?"
+        raise InvalidInputError(
+            f"{place} has format {number} of proxlin {by}; this version reads up to {FORMAT}."
+            " Update proxlin."
+        )
+    body = opened(header)
+    if body is None:
+        raise InvalidInputError(
+            f"{place / MODEL} is damaged: its checksum is wrong. Train again, or copy the folder"
+            " again."
+        )
+    return body
+
+
+def _read(place: Path, name: str) -> bytes:
+    try:
+        return (place / name).read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as cause:
+        what = "does not exist" if not place.exists() else f"is no model folder: it has no {name}"
+        raise InvalidInputError(f"{place} {what}. Name the --out of proxlin fit.") from cause
+    except (OSError, ValueError) as cause:
+        told = getattr(cause, "strerror", None) or cause
+        raise InvalidInputError(f"{place / name} cannot be opened: {told}.") from cause
+
+
+def _described(column: Column) -> dict[str, Any]:
+    kind = "number" if isinstance(column, NumberColumn) else "category"
+    return {"kind": kind, **asdict(column)}
+
+
+def _column(values: Mapping[str, Any]) -> Column:
+    if values["kind"] == "number":
+        return _number_column(values)
+    return CategoryColumn(values["name"], tuple(values["levels"]), values["missing"])
+
+
+def _number_column(values: Mapping[str, Any]) -> NumberColumn:
+    plain = {key: value for key, value in values.items() if key != "kind"}
+    return NumberColumn(**{**plain, "reading": Reading(**plain["reading"])})

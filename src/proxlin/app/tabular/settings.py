@@ -1,0 +1,135 @@
+"""FitSettings: what a user may choose for a fit, and the estimator that it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from proxlin._checks import (
+    check_choice,
+    check_count,
+    check_non_negative,
+    check_positive,
+    check_share,
+)
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.estimators import RobustAutoencoder, RobustRegressor
+from proxlin.estimators.base import REGULARIZERS, check_widths
+from proxlin.problem.loss import Exponent, RowLoss
+
+MODELS = ("linear", "mlp", "autoencoder")
+
+_WIDTHS = (64, 64)
+_ROWS_A_COLUMN = 5  # with fewer, a linear model gets a ridge by default
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """Columns, model and budget of a fit; what is None or "auto" is decided from the table."""
+
+    targets: tuple[str, ...] = ()  # none for an autoencoder
+    features: tuple[str, ...] | None = None  # all others
+    drop: tuple[str, ...] = ()
+    p: Exponent = 1.0
+    model: str | None = None  # linear with targets
+    hidden: tuple[int, ...] | None = None
+    code: int | None = None  # width of an autoencoder's code
+    regularizer: str = "auto"
+    alpha: float | Literal["auto"] | None = None  # 1e-3 for a regulariser by name
+    reweight: bool = False
+    leverage: bool = False
+    test_share: float = 0.2
+    seconds: float | None = None
+    checkpoint: str | None = None  # a folder that keeps the training of a net
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        RowLoss(self.p)
+        if self.model is not None:
+            check_choice("model", self.model, MODELS)
+        check_choice("regularizer", self.regularizer, ("auto", "none", *REGULARIZERS))
+        if self.alpha is not None and self.alpha != "auto":
+            check_non_negative("alpha", self.alpha)
+        if self.hidden is not None:
+            check_widths(self.hidden)
+        if self.code is not None:
+            check_count("code", self.code)
+        if self.seconds is not None:
+            check_positive("seconds", self.seconds)
+        check_share("test-share", self.test_share)
+        check_count("seed", self.seed, minimum=0)
+        if self.seed >= 2**32:
+            raise InvalidInputError(f"seed must be below {2**32}; got {self.seed}.")
+        self._check_together()
+
+    @property
+    def kind(self) -> str:
+        """One of MODELS."""
+        if self.model is not None:
+            return self.model
+        if not self.targets:
+            return "autoencoder"
+        return "mlp" if self.hidden else "linear"
+
+    def estimator(self, rows: int, columns: int) -> tuple[Any, list[str]]:
+        """The estimator for so many rows and encoded columns, and what was decided for it."""
+        shared: dict[str, Any] = {
+            "max_seconds": self.seconds,
+            "random_state": self.seed,
+            "scaling": False,
+            "checkpoint": self.checkpoint,
+        }
+        named: dict[str, Any] = {}
+        if self.regularizer == "none":
+            named = {"regularizer": None}
+        elif self.regularizer != "auto":
+            named = {"regularizer": self.regularizer}
+            named["alpha"] = 1e-3 if self.alpha is None else self.alpha
+        if self.kind == "autoencoder":
+            net: dict[str, Any] = {"n_components": self.code, "hidden": self.hidden}
+            return RobustAutoencoder(p=self.p, **net, **named, **shared), []
+        notes = []
+        if self.kind == "linear" and not named and rows < _ROWS_A_COLUMN * columns:
+            named = {"regularizer": "ridge", "alpha": "auto"}
+            notes.append(
+                f"{columns} encoded columns are many for {rows} training rows: a ridge of a"
+                " strength chosen on held-out training rows was added."
+            )
+        hidden = () if self.kind == "linear" else self.hidden or _WIDTHS
+        far = {"leverage": "auto" if self.leverage else None}
+        weights: dict[str, Any] = {"reweight": self.reweight or self.leverage, **far}
+        return RobustRegressor(self.p, hidden=hidden, **weights, **named, **shared), notes
+
+    def _check_together(self) -> None:
+        if self.kind == "autoencoder" and self.targets:
+            raise CombinationError("an autoencoder has no targets; leave out --targets or --model.")
+        if self.kind != "autoencoder" and not self.targets:
+            raise CombinationError(
+                f"a model {self.kind!r} needs --targets, the columns to predict."
+            )
+        if self.kind == "linear" and self.hidden:
+            raise CombinationError("a linear model has no --hidden layers; use --model mlp.")
+        if self.kind == "linear" and self.checkpoint is not None:
+            raise CombinationError(
+                "--checkpoint keeps the training of nets; a linear model is solved too fast to"
+                " need it. Leave it out, or use --model mlp."
+            )
+        if self.kind != "autoencoder" and self.code is not None:
+            raise CombinationError("--code is the width of an autoencoder's code; leave it out.")
+        if self.kind == "autoencoder" and (self.reweight or self.leverage):
+            raise CombinationError("--reweight and --leverage are for models with --targets.")
+        if self.kind != "linear" and self.alpha == "auto":
+            raise CombinationError("--alpha auto is for linear models; give a number.")
+        if self.alpha is not None and self.regularizer in ("auto", "none"):
+            raise CombinationError(
+                "--alpha is the weight of a --regularizer; name one, or drop it."
+            )
+        named = (*self.targets, *(self.features or ()), *self.drop)
+        twice = [name for name in named if named.count(name) > 1]
+        both = [name for name in self.targets if name in (self.features or ()) + self.drop]
+        if twice and not both:
+            raise CombinationError(f"column {twice[0]!r} is named twice; name it once.")
+        if both:
+            raise CombinationError(
+                f"{both[0]!r} is a target; leave it out of --features and --drop."
+            )

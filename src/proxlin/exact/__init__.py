@@ -1,0 +1,1 @@
+"""Models that are solved with a certificate instead of trained."""

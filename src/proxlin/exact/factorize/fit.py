@@ -1,0 +1,220 @@
+"""Fits as estimators need them: by rows or columns, at once, in batches, or chunk by chunk."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from proxlin.exact.factorize.cells import Cells
+from proxlin.exact.factorize.columns import column_norms, column_scales, scaled
+from proxlin.exact.factorize.embed import embed
+from proxlin.exact.factorize.normal_form import normal_form
+from proxlin.exact.factorize.row_norm import RowNorm
+from proxlin.exact.factorize.run import MAX_SWEEPS, factorize
+from proxlin.exact.factorize.start import sample_rows
+from proxlin.exact.factorize.stream import Stream
+from proxlin.exact.factorize.sweep import ColumnEquations, Objective
+from proxlin.methods.contract import Budget, Status
+from proxlin.run.result import History, Result
+
+_PASSES = 5
+_FIRST_ROWS = 5000  # that a run in batches begins with
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Embeddings of rows, and how badly they fit."""
+
+    u: Tensor  # (n, r)
+    full_norms: Tensor  # (n,) norms of residuals, missing cells counted like the known ones
+    unsolved: int  # rows whose embedding is not proven optimal
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit leaves behind."""
+
+    u: Tensor  # (n, r), the embeddings of the rows with V fixed
+    v: Tensor  # (r, m)
+    scales: Tensor | None  # (m,) what columns are multiplied by before rows are embedded
+    result: Result
+    full_norms: Tensor  # (n,)
+    column_norms: Tensor | None  # (m,) of the residuals, if columns may be bad
+    size: float  # a typical norm of a row
+
+
+def embed_rows(cells: Cells, v: Tensor, norm: RowNorm, scales: Tensor | None) -> Rows:
+    """Embeddings of rows with the basis fixed; columns are weighted if `scales` are given."""
+    if scales is None:
+        found = embed(cells, v, norm)
+    else:
+        found = embed(scaled(cells, scales), v * scales.to(v), norm)
+    return Rows(found.u, full_norms(cells, found.u, v, norm), int(found.unsolved.sum()))
+
+
+def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:
+    """||r_i||_p (m / number of known cells)^(1/p): a row is no better for having fewer cells."""
+    losses = Objective(cells, norm).row_losses(u, v)
+    if cells.known is None:
+        return losses
+    share = cells.known.double().mean(1)
+    filled: Tensor = losses / share ** (1 / norm.p)
+    return filled
+
+
+def fit_table(
+    cells: Cells,
+    rank: int,
+    norm: RowNorm,
+    *,
+    by_column: bool,
+    batch: int | None,
+    tol: float,
+    max_iter: int | None,
+    max_seconds: float | None,
+    seed: int,
+) -> Fit:
+    """A factorisation of the whole table: by sweeps, or in batches of rows if a size is given."""
+    if batch is None:
+        return fit_rows(
+            cells,
+            rank,
+            norm,
+            by_column=by_column,
+            tol=tol,
+            max_iter=max_iter,
+            max_seconds=max_seconds,
+            seed=seed,
+        )
+    return fit_batches(
+        cells,
+        rank,
+        norm,
+        by_column=by_column,
+        batch=batch,
+        max_iter=max_iter,
+        max_seconds=max_seconds,
+        seed=seed,
+    )
+
+
+def fit_rows(
+    cells: Cells,
+    rank: int,
+    norm: RowNorm,
+    *,
+    by_column: bool,
+    tol: float,
+    max_iter: int | None,
+    max_seconds: float | None,
+    seed: int,
+) -> Fit:
+    """A factorisation of the whole table by sweeps."""
+    found = factorize(
+        cells.transposed if by_column else cells,
+        rank,
+        norm,
+        tol=tol,
+        max_iter=MAX_SWEEPS if max_iter is None and max_seconds is None else max_iter,
+        max_seconds=max_seconds,
+        seed=seed,
+    )
+    if by_column:
+        u, v = normal_form(
+            found.v.T.contiguous(),
+            found.u.T.contiguous(),
+            alpha=0.0,
+            non_negative=norm.non_negative,
+        )
+    else:
+        u, v = found.u, found.v
+    return _finish(cells, u, v, norm, found.result, by_column=by_column)
+
+
+def fit_batches(
+    cells: Cells,
+    rank: int,
+    norm: RowNorm,
+    *,
+    by_column: bool,
+    batch: int,
+    max_iter: int | None,
+    max_seconds: float | None,
+    seed: int,
+) -> Fit:
+    """Passes of a stream over the rows in random order; the end is not measured."""
+    generator = torch.Generator().manual_seed(seed)
+    passes = _PASSES if max_iter is None and max_seconds is None else max_iter
+    budget = Budget(max_seconds, passes)
+    n = len(cells.values)
+    first = sample_rows(n, max(_FIRST_ROWS, 20 * rank), generator)
+    stream = Stream.begin(
+        cells if first is None else cells.rows(first), rank, norm, by_column=by_column, seed=seed
+    )
+    history, status = History(), budget.exhausted()
+    while status is None:
+        for rows in torch.split(torch.randperm(n, generator=generator), batch):
+            stream.update(cells.rows(rows.sort().values))
+            if budget.expired():
+                break
+        budget.iteration += 1
+        status = budget.exhausted()
+    u = cells.values.new_zeros(n, rank)
+    result = Result(status, 0.0, None, budget.seconds, budget.iteration, history, stream.v)
+    return _finish(cells, u, stream.v, norm, result, by_column=by_column)
+
+
+def fit_stream(
+    cells: Cells,
+    rank: int,
+    norm: RowNorm,
+    *,
+    by_column: bool,
+    seed: int,
+    stream: Stream | None,
+    start: Tensor | None,
+) -> tuple[Stream, Fit]:
+    """One more chunk for a stream; without one, a new stream that begins at `start` if given."""
+    started = time.perf_counter()
+    if stream is not None:
+        moved = stream.copy()
+    elif start is not None:
+        moved = Stream(norm, by_column, start, ColumnEquations(len(start), start.shape[1], start))
+    else:
+        moved = Stream.begin(cells, rank, norm, by_column=by_column, seed=seed)
+    u = moved.update(cells)
+    seconds = time.perf_counter() - started
+    result = Result(
+        Status.ITERATIONS, 0.0, None, seconds, moved.chunks, History(), moved.v.flatten()
+    )
+    return moved, _finish(cells, u, moved.v, norm, result, by_column=by_column)
+
+
+def _finish(
+    cells: Cells, u: Tensor, v: Tensor, norm: RowNorm, result: Result, *, by_column: bool
+) -> Fit:
+    """Embed the rows as `embed_rows` does new ones, and say how well everything fits."""
+    scales = None
+    if by_column:
+        if not bool(u.any()):
+            u = embed(cells, v, norm).u
+        scales = column_scales(column_norms(cells, u, v, norm.p), norm.p)
+    if by_column or result.status is not Status.CONVERGED:  # a converged run ends embedded
+        u = embed_rows(cells, v, norm, scales).u
+        u, v = normal_form(u, v, alpha=norm.alpha, non_negative=norm.non_negative)
+    rows = Objective(cells, norm)
+    value = Objective(cells.transposed, norm).value(v.T, u.T) if by_column else rows.value(u, v)
+    record = {"iteration": result.iterations, "seconds": result.seconds, "objective": value}
+    result.history.add(record)
+    return Fit(
+        u=u,
+        v=v,
+        scales=scales,
+        result=replace(result, objective=value, theta=v.flatten()),
+        full_norms=full_norms(cells, u, v, norm),
+        column_norms=column_norms(cells, u, v, norm.p) if by_column else None,
+        size=float(rows.row_losses(torch.zeros_like(u), v).median()),
+    )

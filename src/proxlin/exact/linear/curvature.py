@@ -1,0 +1,160 @@
+"""The generalised Hessian of phi: assembled and factored, or applied in conjugate gradients."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proxlin.exact.linear.coordinates import chunks
+from proxlin.exact.linear.lagrangian import Lagrangian
+from proxlin.exact.linear.penalties import Bend
+
+_LARGEST = 1500  # unknowns of one dense system
+_COUPLED = 400  # unknowns beyond which products cost less than assembling coupled targets
+_SPARSE = 0.7  # share of the rows below which only those with curvature are gathered
+_PRODUCTS = 500  # steps of conjugate gradients
+_RETRIES = 10  # times that a system that is not positive definite is shifted further
+
+
+def _slack(phi: Lagrangian, accuracy: float) -> float:
+    """The share of its diagonal that is added to a system, next to what the proximal term adds.
+
+    Without that term it fades with the gradient.
+    """
+    return 1e-15 if phi.hold else 1e-12 + min(1e-4, 1e-3 * accuracy)
+
+
+class Curvature:
+    """Z^T w (diag(a) - b b^T) Z + Q + the curvature of the rest, at one point."""
+
+    def __init__(self, phi: Lagrangian, theta: Tensor, v: Tensor, rows: Tensor) -> None:
+        self.phi, self.k, self.t = phi, theta.shape[0], theta.shape[1]
+        self.a, self.b = phi.loss.curvature(v, rows, phi.rho)
+        m, rest = phi.charge.rows, phi.charge.rest
+        self.bend: Bend | None = None
+        if m:
+            bend = rest.curvature(theta[:m], phi.charge_dual, phi.rho) if rest else None
+            self.bend = (
+                Bend(phi.charge.quadratic)
+                if bend is None
+                else Bend(bend.diagonal + phi.charge.quadratic, bend.rows, bend.matrix)
+            )
+
+    def solve(self, gradient: Tensor, accuracy: float) -> Tensor:
+        """(H + small I)^-1 gradient; the small part, and what CG leaves, fade with `accuracy`."""
+        blocks = self.phi.blocks
+        unknowns = self.k * (1 if blocks else self.t)
+        if unknowns > (_LARGEST if blocks else min(_COUPLED, _LARGEST)):
+            direction, solved = self._conjugate_gradients(gradient, accuracy)
+            if solved or unknowns > _LARGEST:
+                return direction
+        hessian = self.blocks() if blocks else self.matrix()[None]
+        flat = gradient.T.reshape(len(hessian), -1, 1)
+        diagonal = hessian.diagonal(dim1=1, dim2=2)
+        diagonal.add_(self.phi.hold)
+        # Relative to each unknown: a steep penalty must not freeze the others.
+        shift = diagonal.clamp(min=max(1e-8 * self.phi.rho, 1e-300)) * _slack(self.phi, accuracy)
+        for _ in range(_RETRIES):
+            shifted = hessian.clone()
+            shifted.diagonal(dim1=1, dim2=2).add_(shift)
+            factor, bad = torch.linalg.cholesky_ex(shifted)
+            if not bool(bad.any()):
+                break
+            shift = shift * 100.0
+        return torch.cholesky_solve(flat, factor).reshape(self.t, self.k).T
+
+    def blocks(self) -> Tensor:
+        """(t, k, k): the part that does not couple the targets."""
+        design, weights = self.phi.where.design, self.phi.where.weights
+        active = (self.a.squeeze(1) if self.t == 1 else self.a.amax(1)) > 0
+        index = active.nonzero().squeeze(1)
+        dense = len(index) >= _SPARSE * len(active)
+        blocks = design.new_zeros(self.t, self.k, self.k)
+        for part in chunks(len(active) if dense else len(index), 2 * self.k * self.t):
+            here = part if dense else index[part]
+            root = (self.a[here] * weights[here, None]).sqrt_()
+            if self.t == 1:
+                z = design[here] * root
+                blocks[0].addmm_(z.T, z)
+            else:
+                spread = root.T[:, :, None] * design[here]
+                blocks.baddbmm_(spread.transpose(1, 2), spread)
+        if self.bend is not None:
+            m = len(self.bend.diagonal)
+            blocks.diagonal(dim1=1, dim2=2)[:, :m] += self.bend.diagonal.T
+        return blocks
+
+    def matrix(self) -> Tensor:
+        """(t k, t k), running through theta target by target."""
+        size = self.k * self.t
+        full = self.phi.where.design.new_zeros(size, size)
+        for j, block in enumerate(self.blocks()):
+            here = slice(j * self.k, (j + 1) * self.k)
+            full[here, here] = block
+        if self.b is not None:
+            roots = self.b * self.phi.where.weights.sqrt()[:, None]
+            for part in chunks(len(roots), 2 * size):
+                spread = roots[part, :, None] * self.phi.where.design[part, None, :]
+                spread = spread.reshape(len(spread), size)
+                full.addmm_(spread.T, spread, alpha=-1.0)
+        if self.bend is not None:
+            m = len(self.bend.diagonal)
+            place = torch.arange(size).reshape(self.t, self.k)[:, :m].T  # (m, t) in theta's order
+            if self.bend.rows is not None:
+                outer = self.bend.rows[:, :, None] * self.bend.rows[:, None, :]
+                full[place[:, :, None], place[:, None, :]] -= outer
+            if self.bend.matrix is not None:
+                flat = place.reshape(-1)
+                full[flat[:, None], flat] += self.bend.matrix
+        return full
+
+    def product(self, direction: Tensor) -> Tensor:
+        """H times a direction (k, t)."""
+        where = self.phi.where
+        change = where.design @ direction
+        bent = self.a * change
+        if self.b is not None:
+            bent -= self.b * (self.b * change).sum(1, keepdim=True)
+        product = where.design.T @ (bent * where.weights[:, None])
+        if self.bend is not None:
+            m = len(self.bend.diagonal)
+            product[:m] += self.bend @ direction[:m]
+        return product
+
+    def _diagonal(self) -> Tensor:
+        where = self.phi.where
+        net = self.a if self.b is None else self.a - self.b.square()
+        net = net.clamp(min=0.0) * where.weights[:, None]
+        total = torch.zeros(self.k, self.t, dtype=net.dtype)
+        for part in chunks(len(net), self.k):
+            total += where.design[part].square().T @ net[part]
+        if self.bend is not None:
+            m = len(self.bend.diagonal)
+            total[:m] += self.bend.diagonal
+            if self.bend.rows is not None:
+                total[:m] -= self.bend.rows.square()
+            if self.bend.matrix is not None:
+                total[:m] += self.bend.matrix.diagonal().reshape(m, self.t)
+        return total
+
+    def _conjugate_gradients(self, gradient: Tensor, accuracy: float) -> tuple[Tensor, bool]:
+        diagonal = self._diagonal()
+        top = max(float(diagonal.max()), 1e-8 * self.phi.rho, 1e-300)
+        shift = self.phi.hold + diagonal.clamp(min=1e-8 * top) * _slack(self.phi, accuracy)
+        scale = 1.0 / (diagonal.clamp(min=1e-8 * top) + shift)
+        x, r = torch.zeros_like(gradient), gradient.clone()
+        z = scale * r
+        d, rz = z.clone(), float((r * z).sum())
+        stop = min(1e-2, accuracy**0.5) ** 2 * rz
+        for _ in range(_PRODUCTS):
+            hd = self.product(d) + shift * d
+            bent = float((d * hd).sum())
+            if not bent > 0.0 or rz <= stop:
+                return x, True
+            step = rz / bent
+            x += step * d
+            r -= step * hd
+            z = scale * r
+            before, rz = rz, float((r * z).sum())
+            d = z + (rz / before) * d
+        return x, False

@@ -1,0 +1,87 @@
+"""The model without features: an answer never to fall behind, and often the optimum itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from proxlin.exact.linear.certificate import Certificate
+from proxlin.exact.linear.coordinates import Coordinates
+from proxlin.exact.linear.losses import Loss
+from proxlin.exact.linear.multipliers import solve_scaled
+from proxlin.exact.linear.penalties import Charge
+from proxlin.methods.contract import Budget
+from proxlin.run.result import History
+
+_NEAR = 3.0  # times the strength at which zero turns optimal, guessed from the medians
+_STEEP = 1e15  # rho, over that of the row with the largest target
+_STEPS = 200  # Newton steps for the intercept
+
+
+def certify_null(
+    where: Coordinates, loss: Loss, charge: Charge, *, unit: Tensor, tol: float, budget: Budget
+) -> Certificate | None:
+    """B = 0 with the best intercept, and the bound that its own dual point gives.
+
+    With slopes d of the rows at B = 0, sum_i w_i d_i = 0, zero is optimal if and only if h*(-Z^T w
+    d) = 0 for one such d; where that fails, d is shrunk until it holds. None if zero is far from
+    optimal, or no such test is known for h. The steps taken do not count.
+    """
+    rest = charge.rest
+    if rest is None or len(where.size) == 0:
+        return None
+    weights = where.weights[:, None]
+    features = where.design[:, : charge.rows]
+    blocks = loss.separable and rest.separable
+    # The medians are at 0 in these coordinates; so steep an envelope has the slopes of the norm.
+    largest = float(where.target.abs().max())
+    slopes = loss.gradient(-where.target, _STEEP / largest if largest > 0 else 1.0)
+    if where.intercept:
+        last = where.design[:, -1:]
+        slopes = slopes - (last.T @ (weights * slopes)) / (last.T @ weights) * last
+    if not bool((rest.excess(-features.T @ (weights * slopes)) <= _NEAR).all()):
+        return None
+    theta = where.target.new_zeros(where.design.shape[1], where.target.shape[1])
+    dual, value = slopes, loss.value(-where.target, where.weights)
+    if where.intercept:
+        left = None if budget.max_seconds is None else budget.max_seconds - budget.seconds
+        if left is not None and left <= 0:
+            return None
+        norm = (weights.squeeze(1) * where.damping) @ last.square()
+        alone = replace(
+            where,
+            design=last,
+            directions=norm.rsqrt().reshape(1, 1),
+            transform=theta.new_ones(1, 1),
+            centre=where.centre[:0],
+            size=where.size[:0],
+        )
+        best, _ = solve_scaled(
+            alone,
+            loss,
+            Charge(charge.quadratic[:0], None),
+            theta[-1:],
+            unit=unit,
+            tol=0.1 * tol,
+            budget=Budget(left, _STEPS),
+            history=History(),
+        )
+        theta[-1:], dual, value = best.theta, best.dual, best.value
+    shrink = rest.excess(-features.T @ (weights * dual)).clamp(min=1.0)
+    dual = dual / shrink
+    bound = -(weights * dual * where.target).sum(0)
+    conjugate = loss.conjugate(dual, where.weights)
+    if not blocks:
+        value, bound, conjugate = (one.sum().reshape(1) for one in (value, bound, conjugate))
+    return Certificate(theta, value, bound - conjugate, dual)
+
+
+def middle(rows: Tensor, weights: Tensor, *, mean: bool) -> Tensor:
+    """(t,) the weighted mean or median of each column."""
+    if mean:
+        return weights @ rows / weights.sum()
+    ordered, order = rows.sort(0)
+    below = weights[order].cumsum(0)
+    place = (2.0 * below < below[-1]).sum(0).clamp(max=len(rows) - 1)
+    return ordered.gather(0, place[None]).squeeze(0)

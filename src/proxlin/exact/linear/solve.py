@@ -1,0 +1,212 @@
+"""solve_linear: linear models to proven optimality, for any norm, regulariser and constraint."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_finite, check_positive
+from proxlin.errors import InvalidInputError
+from proxlin.exact.linear.coordinates import Coordinates, choose_coordinates, chunks
+from proxlin.exact.linear.losses import loss_for
+from proxlin.exact.linear.multipliers import FLOOR, solve_scaled
+from proxlin.exact.linear.null import certify_null, middle
+from proxlin.exact.linear.penalties import charge_for, is_separable
+from proxlin.exact.linear.solution import LinearSolution
+from proxlin.methods.contract import Budget, Status
+from proxlin.problem.loss import RowLoss
+from proxlin.run.result import History
+from proxlin.terms import Constraint, Regularizer
+from proxlin.terms.layout import Layout
+from proxlin.terms.penalty import Penalty
+
+
+@torch.no_grad()
+def solve_linear(
+    x: Tensor,
+    y: Tensor,
+    *,
+    p: float | Literal["mse"],
+    regularizer: Regularizer | None = None,
+    constraint: Constraint | None = None,
+    fit_intercept: bool = True,
+    sample_weight: Tensor | None = None,
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    start: tuple[Tensor, Tensor] | None = None,
+) -> LinearSolution:
+    """argmin_{B in C, b}  (1/sum w) sum_i w_i ||x_i B + b - y_i||_p + g(B), proven to `tol`.
+
+    x is (n, m), y (n, t) or (n,); the norm couples the targets. `p` is a number >= 1, inf, or "mse"
+    for the squared Euclidean norm. Terms act on B (m, t), a parameter named "coef" whose rows are
+    features; the intercept is never charged for. The status is converged only if a dual point
+    proves that the objective is within `tol` of the optimum, relative to it (for fits that are
+    all but exact: to 1e-4 of the loss of a constant), or within what rounding alone makes of the
+    objective, which counts only where rows are some 1e8 times as large as the others. Directions
+    of x whose singular value is below 1e-12 of the largest count as none, in the proof too. The
+    point is never worse than `start`, or than no features and the median (for "mse" the mean) of
+    the targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from. Where
+    several points are optimal, one of them is returned, usually from the middle of the set. Slow,
+    at times without a proof, are weak l1 and group penalties on many more features than rows.
+    Memory: the data in float64 twice, plus about ten residuals (n, t).
+
+    >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
+    >>> y = torch.tensor([1.0, 3.0, 5.0, 7.0, 1e6])
+    >>> line = solve_linear(x, y, p=1)
+    >>> round(float(line.coef), 6), round(float(line.intercept), 6)
+    (2.0, 1.0)
+    """
+    budget = Budget(max_seconds, max_iter)
+    tol = check_positive("tol", tol)
+    row_loss = RowLoss(p)
+    x, y, weights = _read(x, y, sample_weight)
+    m, t = x.shape[1], y.shape[1]
+    penalty = Penalty(Layout(("coef",), ((m, t),)), regularizer, constraint)
+    loss = loss_for(row_loss.p, t)
+    joint = not (loss.separable and is_separable(penalty))
+    free = regularizer is None and constraint is None
+    total = float(weights.sum())
+    used = weights > 0
+    kept = (x, y, weights) if bool(used.all()) else (x[used], y[used], weights[used])
+    where = choose_coordinates(
+        kept[0],
+        kept[1],
+        kept[2] / total,
+        intercept=fit_intercept,
+        whiten=free,
+        joint=joint,
+        homogeneous=row_loss.p != "mse",
+    )
+    unit = where.scale.square() if row_loss.p == "mse" else where.scale
+    charge = charge_for(penalty, where, unit)
+    history = History()
+    if start is not None:
+        first = where.rescale(*_read_start(start, m, t))
+    else:
+        first = _least_squares(where) if free else x.new_zeros(where.design.shape[1], t)
+    known = certify_null(where, loss, charge, unit=unit, tol=tol, budget=budget)
+    best, status = solve_scaled(
+        where, loss, charge, first, unit=unit, tol=tol, budget=budget, history=history, known=known
+    )
+    points = [where.unscale(best.theta), (x.new_zeros(m, t), None)]
+    if start is not None:
+        points.append(_read_start(start, m, t))
+    coef, intercept, objective, rounding = _best_of(
+        points, kept, penalty, row_loss, fit_intercept=fit_intercept
+    )
+    units = unit[:1] if joint else unit
+    base = max(objective, FLOOR * float(units @ best.null))
+    gap = max(0.0, objective - float(units @ best.bound))
+    if not math.isfinite(objective):
+        status = Status.NON_FINITE
+    elif gap <= tol * base + rounding:
+        status = Status.CONVERGED
+    elif status is Status.CONVERGED:
+        status = Status.NO_DECREASE
+    return LinearSolution(
+        coef=coef,
+        intercept=intercept,
+        objective=objective,
+        gap=gap / base if base > 0 else 0.0,
+        status=status,
+        iterations=budget.iteration,
+        seconds=budget.seconds,
+        history=history,
+    )
+
+
+def _least_squares(where: Coordinates) -> Tensor:
+    """Least squares, rows far out counted less."""
+    weights = (where.weights * where.damping)[:, None]
+    return where.solve(where.design.T @ (weights * where.target))
+
+
+def _best_of(
+    points: list[tuple[Tensor, Tensor | None]],
+    data: tuple[Tensor, Tensor, Tensor],
+    penalty: Penalty,
+    loss: RowLoss,
+    *,
+    fit_intercept: bool,
+) -> tuple[Tensor, Tensor, float, float]:
+    """B, b, objective and its rounding at the best of these points, as a user would compute it.
+
+    In scaled units a row far out may hide how bad a point is. Points are moved into C first; an
+    intercept that is None is that of the model without features.
+    """
+    x, y, weights = data
+    found = []
+    for coef, given in points:
+        moved = penalty.project(coef.reshape(-1)).reshape(coef.shape)
+        if not fit_intercept:
+            intercept = y.new_zeros(y.shape[1])
+        elif given is None:
+            intercept = middle(y - x @ moved, weights, mean=loss.p == "mse")
+        else:
+            intercept = given
+        value, rounding = _objective(data, moved, intercept, loss)
+        value += float(penalty.value(moved.reshape(-1)))
+        found.append((moved, intercept, value, rounding))
+    return min(found, key=lambda one: one[2] if math.isfinite(one[2]) else math.inf)
+
+
+def _objective(
+    data: tuple[Tensor, Tensor, Tensor], coef: Tensor, intercept: Tensor, loss: RowLoss
+) -> tuple[float, float]:
+    """The mean loss as a user would compute it, and how far rounding alone may move it."""
+    x, y, weights = data
+    total, rounding = 0.0, 0.0
+    for rows in chunks(len(x), sum(coef.shape)):
+        residual = x[rows] @ coef + intercept - y[rows]
+        total += float(weights[rows] @ loss(residual))
+        size = x[rows].abs() @ coef.abs() + intercept.abs() + y[rows].abs()
+        bent = size if loss.p != "mse" else size * residual.abs() * 2
+        rounding += float(weights[rows] @ bent.sum(1))
+    scale = float(weights.sum())
+    return total / scale, torch.finfo(torch.float64).eps * rounding / scale
+
+
+def _read(x: Tensor, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    for name, value in (("x", x), ("y", y)):
+        if not isinstance(value, Tensor) or value.is_complex():
+            raise InvalidInputError(
+                f"{name} must be a real torch tensor; got {type(value).__name__}."
+            )
+    y = y[:, None] if y.dim() == 1 else y
+    if x.dim() != 2 or y.dim() != 2 or len(x) != len(y) or len(x) == 0 or 0 in y.shape:
+        raise InvalidInputError(
+            "x and y must be matrices with the same number of rows, at least one, and y must have a"
+            f" target; got shapes {tuple(x.shape)} and {tuple(y.shape)}."
+        )
+    x, y = x.detach().to("cpu", torch.float64), y.detach().to("cpu", torch.float64)
+    check_finite("x", x)
+    check_finite("y", y)
+    if weights is None:
+        return x, y, torch.ones(len(x), dtype=torch.float64)
+    weights = torch.as_tensor(weights).detach().to("cpu", torch.float64)
+    if weights.shape != (len(x),):
+        raise InvalidInputError(
+            f"sample_weight must hold one weight for each of the {len(x)} rows; got shape"
+            f" {tuple(weights.shape)}."
+        )
+    check_finite("sample_weight", weights)
+    if bool((weights < 0).any()) or not bool((weights > 0).any()):
+        raise InvalidInputError(
+            "sample_weight must be >= 0 and not all zero; got a smallest weight of"
+            f" {float(weights.min())} and a largest of {float(weights.max())}."
+        )
+    return x, y, weights
+
+
+def _read_start(start: tuple[Tensor, Tensor], m: int, t: int) -> tuple[Tensor, Tensor]:
+    coef, intercept = (torch.as_tensor(one).detach().to("cpu", torch.float64) for one in start)
+    if coef.shape != (m, t) or intercept.shape != (t,):
+        raise InvalidInputError(
+            f"start must be (coef, intercept) of shapes {(m, t)} and {(t,)}; got"
+            f" {tuple(coef.shape)} and {tuple(intercept.shape)}."
+        )
+    return check_finite("start[0]", coef), check_finite("start[1]", intercept)

@@ -1,0 +1,1 @@
+"""Jacobian rows layer by layer, for chains of common layers."""

@@ -1,0 +1,225 @@
+"""Layered curvature: one block of C for each layer, for d beyond what a dense matrix allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from proxlin.methods.curvature.factor import SMALLEST, damped_cholesky
+from proxlin.methods.curvature.layers import LayerPiece
+
+_NARROW = 32  # beyond, Kronecker factors cost less and hold what couples the units
+_BLOCK_NUMBERS = 2**23  # entries that the unit blocks of one layer may hold
+
+
+class LayerBlock(Protocol):
+    """The curvature of one layer's matrix."""
+
+    def add(self, rows: Tensor, weight: float) -> None: ...  # noqa: D102
+    def factor(self, damping: float, extra: Tensor) -> None: ...  # noqa: D102
+    def solve(self, matrix: Tensor) -> Tensor: ...  # noqa: D102
+    def quadratic(self, matrix: Tensor) -> float: ...  # noqa: D102
+    def trace(self) -> float: ...  # noqa: D102
+
+
+@dataclass(init=False, eq=False, repr=False)
+class UnitBlocks:
+    """One dense block for each output unit; exact for a last linear layer.
+
+    Memory 2 * units * width^2 numbers.
+    """
+
+    blocks: Tensor  # (units, width, width)
+    _factor: Tensor  # (units, width, width) their Cholesky factors, damped
+
+    def __init__(self, units: int, width: int, like: Tensor) -> None:
+        self.blocks = like.new_zeros(units, width, width)
+        self._factor = torch.empty(0)
+
+    def add(self, rows: Tensor, weight: float) -> None:
+        """Average in the probes' rows (K, units, width)."""
+        by_unit = rows.transpose(0, 1)
+        self.blocks.baddbmm_(
+            by_unit.transpose(1, 2), by_unit, beta=1 - weight, alpha=weight / rows.shape[0]
+        )
+
+    def trace(self) -> float:
+        """The trace of all blocks."""
+        return float(self.blocks.diagonal(dim1=1, dim2=2).sum())
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the Cholesky factors of block + damping * (mean diagonal) I + diag(extra)."""
+        units, width, _ = self.blocks.shape
+        self._factor = damped_cholesky(
+            self.blocks, damping * self.trace() / (units * width) + extra
+        )
+
+    def solve(self, matrix: Tensor) -> Tensor:
+        """Solve for every unit at once."""
+        solution = torch.cholesky_solve(matrix.double().unsqueeze(2), self._factor)
+        return solution.squeeze(2).to(matrix.dtype)
+
+    def quadratic(self, matrix: Tensor) -> float:
+        """The sum over units of row^T block row."""
+        column = matrix.unsqueeze(2)
+        return float((column * (self.blocks @ column)).sum(dtype=torch.float64))
+
+
+@dataclass(init=False, eq=False, repr=False)
+class KroneckerBlock:
+    """C ~ left (x) right / trace, from E[V V^T] and E[V^T V] of the layer's probes V.
+
+    If C is a Kronecker product this is exact, since then E[V V^T] = L tr R, E[V^T V] = R tr L.
+    The damping is split between the factors, so that two Cholesky factorisations suffice.
+    Memory 2 * (units^2 + width^2) numbers.
+    """
+
+    left: Tensor  # (units, units) E[V V^T]
+    right: Tensor  # (width, width) E[V^T V]
+    _left_inverse: Tensor  # (units, units) damped
+    _right_inverse: Tensor  # (width, width) damped
+
+    def __init__(self, units: int, width: int, like: Tensor) -> None:
+        self.left = like.new_zeros(units, units)
+        self.right = like.new_zeros(width, width)
+        self._left_inverse = self._right_inverse = torch.empty(0)
+
+    def add(self, rows: Tensor, weight: float) -> None:
+        """Average in the probes' rows (K, units, width)."""
+        side = rows.transpose(0, 1).flatten(1)
+        self.left.addmm_(side, side.T, beta=1 - weight, alpha=weight / rows.shape[0])
+        tall = rows.flatten(0, 1)
+        self.right.addmm_(tall.T, tall, beta=1 - weight, alpha=weight / rows.shape[0])
+
+    def trace(self) -> float:
+        """The trace of the block."""
+        return float(self.left.diagonal().sum())
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the inverses of (left + a I) and of (right + b I) with a b = the damping.
+
+        The ratio of a to b is that of the mean diagonals of left and right; the largest `extra` of
+        the layer stands for all of them.
+        """
+        units, width = len(self.left), len(self.right)
+        trace = max(self.trace(), SMALLEST)
+        shift = damping * trace / (units * width) + float(extra.max())
+        share = math.sqrt(max(shift, SMALLEST) * trace)  # of a b
+        self._left_inverse = _inverse(self.left, share * math.sqrt(width / units)) * trace
+        self._right_inverse = _inverse(self.right, share * math.sqrt(units / width))
+
+    def solve(self, matrix: Tensor) -> Tensor:
+        """Multiply with the inverse factors."""
+        return self._left_inverse @ matrix @ self._right_inverse
+
+    def quadratic(self, matrix: Tensor) -> float:
+        """<M, L M R> / trace."""
+        image = self.left @ matrix @ self.right / max(self.trace(), SMALLEST)
+        return float((matrix * image).sum(dtype=torch.float64))
+
+
+@dataclass(init=False, eq=False, repr=False)
+class DiagonalBlock:
+    """The diagonal alone, for layers too large for anything else; memory 2 units * width."""
+
+    diagonal: Tensor  # (units, width)
+    _damped: Tensor  # (units, width)
+
+    def __init__(self, units: int, width: int, like: Tensor) -> None:
+        self.diagonal = like.new_zeros(units, width)
+        self._damped = torch.empty(0)
+
+    def add(self, rows: Tensor, weight: float) -> None:
+        """Average in the squares of the probes' rows (K, units, width)."""
+        self.diagonal.lerp_(rows.square().mean(0), weight)
+
+    def trace(self) -> float:
+        """The sum of the diagonal."""
+        return float(self.diagonal.sum())
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the damped diagonal."""
+        shift = damping * self.trace() / self.diagonal.numel() + extra.to(self.diagonal)
+        self._damped = (self.diagonal + shift).clamp_min(SMALLEST)
+
+    def solve(self, matrix: Tensor) -> Tensor:
+        """Divide entry by entry."""
+        return matrix / self._damped
+
+    def quadratic(self, matrix: Tensor) -> float:
+        """The squares, weighted with the diagonal."""
+        return float((matrix.square() * self.diagonal).sum(dtype=torch.float64))
+
+
+@dataclass(init=False, eq=False, repr=False)
+class LayeredCurvature:
+    """One block for each layer, of the richest structure that fits."""
+
+    blocks: list[LayerBlock]
+
+    def __init__(self, pieces: list[LayerPiece], like: Tensor) -> None:
+        self.pieces = pieces
+        self.blocks = [_block(piece, like) for piece in pieces]
+        self.size = like.numel()
+        self.costly = any(isinstance(block, KroneckerBlock) for block in self.blocks)
+
+    @property
+    def rows_of_a_solve(self) -> int:
+        """A row passes three times through the weights of linear layers, and often through kernels.
+
+        A solve with Kronecker factors multiplies each weight with a row of both.
+        """
+        if any(len(piece.shape) > 2 for piece in self.pieces):
+            return 0
+        pairs = zip(self.pieces, self.blocks, strict=True)
+        kronecker = [piece for piece, block in pairs if isinstance(block, KroneckerBlock)]
+        work = sum(p.units * p.width * (p.units + p.width) for p in kronecker)
+        return work // (3 * self.size)
+
+    @property
+    def scale(self) -> float:
+        """The mean of the diagonal of C."""
+        return sum(block.trace() for block in self.blocks) / self.size
+
+    def add(self, probes: Tensor, weight: float) -> None:
+        """Average the probes (K, d) into every layer."""
+        for piece, block in zip(self.pieces, self.blocks, strict=True):
+            block.add(piece.take(probes), weight)
+
+    def factor(self, damping: float, extra: Tensor) -> None:
+        """Renew the factor of every layer."""
+        for piece, block in zip(self.pieces, self.blocks, strict=True):
+            block.factor(damping, piece.take(extra.unsqueeze(0))[0])
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """Solve layer by layer."""
+        solution = torch.empty_like(vector)
+        for piece, block in zip(self.pieces, self.blocks, strict=True):
+            piece.put(block.solve(piece.take(vector.unsqueeze(0))[0]), solution)
+        return solution
+
+    def quadratic(self, vector: Tensor) -> float:
+        """The sum over layers."""
+        return sum(
+            block.quadratic(piece.take(vector.unsqueeze(0))[0])
+            for piece, block in zip(self.pieces, self.blocks, strict=True)
+        )
+
+
+def _block(piece: LayerPiece, like: Tensor) -> LayerBlock:
+    """Blocks for narrow layers, Kronecker factors for wide ones, the diagonal for huge ones."""
+    if piece.width <= _NARROW and piece.units * piece.width**2 <= _BLOCK_NUMBERS:
+        return UnitBlocks(piece.units, piece.width, like)
+    if piece.units**2 + piece.width**2 <= _BLOCK_NUMBERS:
+        return KroneckerBlock(piece.units, piece.width, like)
+    return DiagonalBlock(piece.units, piece.width, like)
+
+
+def _inverse(matrix: Tensor, shift: float) -> Tensor:
+    """(matrix + shift I)^{-1} in the type of the matrix."""
+    diagonal = torch.full((len(matrix),), shift, dtype=torch.float64, device=matrix.device)
+    return torch.cholesky_inverse(damped_cholesky(matrix, diagonal)).to(matrix.dtype)

@@ -1,0 +1,1 @@
+"""Probed Gauss-Newton, the default method."""

@@ -1,0 +1,293 @@
+"""Probed: stochastic Gauss-Newton steps on the model's quadratic majoriser, curvature from probes.
+
+On a batch with residual rows r_i and weights w_i the convex model is majorised by a quadratic with
+the exact sub-gradient and the curvature C = (1/B) sum_i J_i^T diag(w_i) J_i. For random signs e the
+vector v = J^T (sqrt(w) * e) / sqrt(B) has E[v v^T] = C and costs one backward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_choice, check_count, check_positive, check_share
+from proxlin.linearize import linearize_share
+from proxlin.methods.contract import Budget, Step
+from proxlin.methods.curvature import Curvature, curvature_for
+from proxlin.methods.probed.batch_probe import HALVES, Look, look, mean_sizes
+from proxlin.methods.probed.batch_size import fitting_batch_size
+from proxlin.methods.probed.newton import newton_step
+from proxlin.methods.probed.noise import Noise, noise_of_batches
+from proxlin.methods.probed.proximal import proximal_step
+from proxlin.methods.probed.trust_region import TrustRegion, exact_region
+from proxlin.problem import Problem
+from proxlin.problem.rows import Shuffler
+from proxlin.problem.shards import Share
+
+_PARTS = 4  # of a batch, each with a probe of its own; halves after the cautious steps
+_PREPARATION = 8  # batches that give the first probes
+_PREPARATION_SHARE = 0.05  # of the budget that they may take
+_PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
+_CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
+_RARELY = 4  # renewals of a costly curvature are that much rarer
+
+
+@dataclass
+class ProbedState:
+    """Memory of a probed run."""
+
+    theta: Tensor  # (d,) present point, always in C
+    batches: Shuffler
+    noise: Noise | None  # of the slopes of batches; None: their size is fixed
+    whole: bool  # every batch is the whole data, g smooth, C a box or all: Newton's steps
+    region: TrustRegion
+    generator: torch.Generator
+    curvature: Curvature
+    gradient: Tensor  # (d,) running average of the sub-gradients, shrunk by `gradient_weight`
+    dual: Tensor  # (d,) scaled multiplier of the proximal step, kept from step to step
+    average: Tensor | None  # (d,) running average of the latest points, where it keeps its zeros
+    good: Tensor  # (d,) the point to return to after a bad stretch
+    good_loss: float = math.inf  # `loss` when `good` was kept
+    gradient_weight: float = 0.0
+    floor: float = 1e-2  # |r| below this share of its mean counts as that
+    loss: float = math.nan  # running average of the batch losses, and g
+    pending: list[Tensor] = field(default_factory=list)  # probes not yet in the curvature
+    probes: float = 0.0  # how many probes the curvature averages over
+    split: float = 1.0  # penalty of the proximal step's ADMM
+    steps: int = 0
+
+    @property
+    def parts(self) -> int:
+        """In how many parts a batch is probed."""
+        return _PARTS if self.whole or self.steps < _CAUTIOUS else HALVES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """theta <- argmin over C of gradient . s + 1/(2 length) s^T (C + damping) s + g(theta + s).
+
+    Nothing needs tuning: the trust region and the damping follow from how well the quadratic
+    predicts the change of the batch loss, which is measured every few steps. Where all rows fit
+    into one batch, g is smooth and C at most a box, conjugate gradients on that batch's own
+    curvature make each step a Newton step.
+    """
+
+    batch_size: int | None = None  # None: from the activations of a row and the slopes' noise
+    length: float = 0.3  # of a step, in Newton steps; a cosine takes it to 0 over the budget
+    momentum: float = 0.9
+    curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
+    window: int = 300  # steps whose probes the curvature averages over in the long run
+    floor: float = 1e-2  # |r| below this share of its mean is rounded off; it falls with the budget
+    renewal: int = 5  # steps from one factorisation, and one look at the prediction, to the next
+    measures_stationarity: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None:
+            check_count("Probed(batch_size=...)", self.batch_size)
+        check_positive("Probed(length=...)", self.length)
+        check_share("Probed(momentum=...)", self.momentum)
+        check_choice("Probed(curvature=...)", self.curvature, ("auto", "dense", "layered"))
+        check_count("Probed(window=...)", self.window)
+        check_positive("Probed(floor=...)", self.floor)
+        check_count("Probed(renewal=...)", self.renewal)
+
+    def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> ProbedState:
+        """Begin at theta; the curvature is probed in the first step, which knows the budget."""
+        curvature = curvature_for(problem, self.curvature)
+        size = self.batch_size or fitting_batch_size(problem)
+        fixed = self.batch_size is not None or size >= problem.n_rows
+        batches = Shuffler(problem.n_rows, size, generator)
+        exact = problem.penalty.is_quadratic or problem.penalty.box is not None
+        whole = exact and batches.batch_size == problem.n_rows
+        return ProbedState(
+            theta=theta,
+            batches=batches,
+            noise=None if fixed else noise_of_batches(size, problem.n_rows, curvature),
+            whole=whole,
+            region=exact_region() if whole else TrustRegion(),
+            generator=generator,
+            curvature=curvature,
+            gradient=torch.zeros_like(theta),
+            dual=torch.zeros_like(theta),
+            # A mean of sparse points is not sparse, so with a non-smooth g there is none.
+            average=theta.clone() if problem.penalty.rest.regularizer is None else None,
+            good=theta.clone(),
+        )
+
+    def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
+        """Probe the curvature where the run begins, for a small share of the time at most."""
+        for _ in range(_PREPARATION):
+            self._look(problem, state, problem.take(state.batches.next()))
+            budget.renew()
+            if budget.progress > _PREPARATION_SHARE:
+                break
+        self._absorb(state)
+        self._factor(problem, state)
+
+    def step(self, problem: Problem, state: ProbedState, budget: Budget) -> Step:
+        """One batch: its sub-gradient and its probes, then one damped Newton step."""
+        state.floor = self._floor(budget, state.whole)
+        if not state.probes:
+            self.prepare(problem, state, budget)
+        share = problem.take(state.batches.next())
+        measuring = state.whole or state.steps < _CAUTIOUS or (state.steps + 1) % self.renewal == 0
+        costly = state.curvature.costly and not state.whole
+        # Where averaging costs more than a step, it is done every fifth step first, then rarely.
+        rarely = self.renewal * (1 if state.steps < _CAUTIOUS else _RARELY)
+        renewing = (state.steps + 1) % rarely == 0 if costly else measuring
+        seen = self._look(problem, state, share, probing=renewing or not costly)
+        if not self._healthy(state, seen.loss):
+            return Step()
+        state.steps += 1
+        if renewing:
+            self._absorb(state)
+            self._factor(problem, state)
+        before = state.theta
+        if state.whole:
+            state.loss = seen.loss + float(problem.penalty.value(before))
+            move, form = self._newton(problem, state, share, seen.gradient)
+        else:
+            length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
+            move, form = self._damped_step(problem, state, length)
+            if renewing and length > 0:
+                self._resize(state, seen, form / length**2)
+        move, form = _shortened(move, form, state.region.radius * state.loss)
+        state.theta = before + move
+        if problem.penalty.box is not None:  # the sum of a point and a move may be off by a bit
+            state.theta = problem.penalty.project(state.theta)
+        if measuring:
+            # Damping is no curvature of the loss: its share of the form foretells nothing. That
+            # of averaged steps is as old as their factor, and taking it out there gained nothing.
+            damped = self._damping(state) * float(move @ move) if state.whole else 0.0
+            predicted = float(seen.gradient @ move) + 0.5 * (form - damped)
+            ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
+            after = problem.mean_loss(state.theta, share)
+            actual = after - seen.loss + float(ridge @ move)
+            if not state.region.judge(predicted, actual, form, state.loss):
+                state.theta = before
+        if state.average is not None:
+            state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
+        return Step()
+
+    def candidates(self, state: ProbedState) -> list[Tensor]:
+        """The present point and the average of the latest ones."""
+        return [state.theta] if state.average is None else [state.theta, state.average]
+
+    def _floor(self, budget: Budget, whole: bool) -> float:
+        """Round off kinks generously first and little at the end, by more where steps are exact."""
+        decades, progress = (2.0 if whole else 1.0), (budget.progress if budget.bounded else 0.5)
+        return float(self.floor * 10 ** (decades * (0.5 - progress)))
+
+    def _look(
+        self, problem: Problem, state: ProbedState, share: Share, *, probing: bool = True
+    ) -> Look:
+        """Take the batch's loss and sub-gradient into the averages, and keep its probes."""
+        parts = state.parts if probing else 0
+        seen = look(problem, state.theta, share, state.floor, state.generator, parts=parts)
+        state.pending += seen.probes
+        if math.isfinite(seen.loss):
+            if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
+                self._absorb(state)
+            rate = max(0.05, 1.0 / (state.steps + 1))
+            loss = seen.loss + float(problem.penalty.value(state.theta))
+            fresh = math.isnan(state.loss)
+            state.loss = loss if fresh else state.loss + rate * (loss - state.loss)
+            state.gradient.lerp_(seen.gradient, 1 - self.momentum)
+            state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
+        return seen
+
+    def _absorb(self, state: ProbedState) -> None:
+        """Move the pending probes into the curvature; its memory grows with the steps taken."""
+        if not state.pending:
+            return
+        count = len(state.pending)
+        memory = self.window if not state.steps else max(50.0, min(self.window, state.steps / 4))
+        state.probes = min(state.probes + count, max(state.parts * memory, count))
+        state.curvature.add(torch.stack(state.pending), count / state.probes)
+        state.pending.clear()
+
+    def _factor(self, problem: Problem, state: ProbedState) -> None:
+        """Renew the factor; a term it cannot hold brings its ADMM penalty into it."""
+        without = state.whole or problem.penalty.is_quadratic
+        split = 0.0 if without else state.curvature.scale
+        state.split = max(split, torch.finfo(state.theta.dtype).tiny)
+        extra = problem.penalty.quadratic.to(state.theta.device) + split
+        state.curvature.factor(state.region.damping, extra)
+
+    def _resize(self, state: ProbedState, seen: Look, signal: float) -> None:
+        """Fit the batch size to the noise of the slopes, where it is free."""
+        if state.noise is not None and seen.doubt is not None:
+            noise = float(seen.doubt @ state.curvature.solve(seen.doubt))
+            state.batches.batch_size = state.noise.fitting(state.batches.batch_size, noise, signal)
+
+    def _newton(
+        self, problem: Problem, state: ProbedState, share: Share, gradient: Tensor
+    ) -> tuple[Tensor, float]:
+        """The Newton step on the batch's own quadratic and its form."""
+        model = linearize_share(problem, state.theta, share)
+        (size,) = mean_sizes(problem, [model.residual], [share])
+        _, weights = problem.loss.quadratic(model.residual, state.floor, size)
+        return newton_step(
+            model,
+            weights,
+            gradient,
+            self._shift(problem, state),
+            state.curvature,
+            n_rows=share.n_rows,
+            total=problem.communicator.sum,
+            allowed=state.region.radius * state.loss,
+            room=_room(problem, state.theta),
+        )
+
+    def _damped_step(
+        self, problem: Problem, state: ProbedState, length: float
+    ) -> tuple[Tensor, float]:
+        """The Newton step on the averaged quadratic, times `length`, and its form."""
+        mean = state.gradient / state.gradient_weight
+        if problem.penalty.is_quadratic:
+            step = -length * state.curvature.solve(mean)
+            return step, -length * float(mean @ step)  # s^T A s = length^2 m^T A^{-1} m
+        step, state.dual = proximal_step(
+            state.curvature, problem.penalty.rest, state.theta, state.dual, state.split,
+            slope=length * mean, length=length,
+        )  # fmt: skip
+        shift = self._shift(problem, state)
+        form = state.curvature.quadratic(step) + float((shift * step.double().square()).sum())
+        return step, form
+
+    def _shift(self, problem: Problem, state: ProbedState) -> Tensor:
+        """What is added to the diagonal of C: the damping and the quadratic part of g."""
+        return problem.penalty.quadratic.to(state.theta) + self._damping(state)
+
+    def _damping(self, state: ProbedState) -> float:
+        return state.region.damping * state.curvature.scale
+
+    def _healthy(self, state: ProbedState, loss: float) -> bool:
+        """Keep a good point now and then; go back to it when the loss has run away."""
+        if not math.isfinite(loss) or state.loss > 3 * state.good_loss:
+            state.theta = state.good.clone()
+            state.gradient.zero_()
+            state.gradient_weight = 0.0
+            state.loss = state.good_loss if math.isfinite(state.good_loss) else math.nan
+            state.region.retreat()
+            state.pending.clear()
+            return False
+        if state.steps % 50 == 0 and state.loss < state.good_loss:
+            state.good, state.good_loss = state.theta.clone(), state.loss
+        return True
+
+
+def _room(problem: Problem, theta: Tensor) -> tuple[Tensor, Tensor] | None:
+    """How far each parameter may move down and up; None if all may go anywhere."""
+    if problem.penalty.box is None:
+        return None
+    low, high = problem.penalty.box
+    return low.to(theta) - theta, high.to(theta) - theta
+
+
+def _shortened(step: Tensor, form: float, allowed: float) -> tuple[Tensor, float]:
+    """The step cut to the trust region; a point between two of C lies in C."""
+    return (step, form) if form <= allowed else (step * math.sqrt(allowed / form), allowed)

@@ -1,0 +1,245 @@
+"""ADMM on  min_x (1/R) sum_i ||A_i x + b_i||_p + 1/2 (x - c)^T diag(m) (x - c) + G(x)  (Eq. 12-13).
+
+The image A x + b has a copy y that sees the norm; where there is a G, x has a copy w that sees it.
+Both copies are renewed first, then x by one linear system. In this order x satisfies its own
+optimality condition, and the dual residuals cost no further product with A.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_count, check_interval, check_non_negative, check_positive
+from proxlin.errors import NonFiniteError
+from proxlin.methods.subproblem.normal_equations import NormalEquations, RowOperator
+from proxlin.prox import norm_subgradient, prox_norm
+
+Prox = Callable[[Tensor, float], Tensor]  # (v, step) -> argmin_w step G(w) + 1/2 ||w - v||^2
+
+_NON_FINITE = (
+    "the sub-problem ran into NaN or infinity; scale the data, start from smaller parameters or"
+    " raise the weight of the proximal term."
+)
+_FIRST_BALANCE = 10  # steps before the penalties are first looked at; then after twice as many, ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplittingRules:
+    """How ADMM moves and when it stops.
+
+    It stops when for each copy of an image (y of A x + b, and w of x) both residuals are small
+    (Boyd et al. 2011, section 3.3, with the relative part measured on the copy and its multiplier):
+
+        ||copy - image||                   <= floor * sqrt(size) + tolerance * ||copy||
+        penalty * ||image - image before|| <= floor * sqrt(size) + tolerance * ||multiplier||
+
+    With `balance` a penalty is multiplied by the root of the ratio of the two relative residuals
+    after 10, 20, 40, ... steps: so seldom that the changes end and ADMM converges.
+    """
+
+    max_steps: int = 500
+    tolerance: float = 1e-3  # relative
+    floor: float = 1e-6  # absolute, for each number
+    penalty: float | None = None  # rho' in Eq. 13; None: from the scales of the first residual
+    relaxation: float = 1.6  # 1: the steps of Eq. 13 as they stand
+    balance: bool = True
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        check_count(f"{owner}(max_steps=...)", self.max_steps)
+        check_positive(f"{owner}(tolerance=...)", self.tolerance)
+        check_non_negative(f"{owner}(floor=...)", self.floor)
+        check_interval(f"{owner}(relaxation=...)", self.relaxation, 1.0, 1.9)
+        if self.penalty is not None:
+            check_positive(f"{owner}(penalty=...)", self.penalty)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The problem that one run solves."""
+
+    rows: RowOperator  # A
+    equations: NormalEquations  # of the same A
+    offset: Tensor  # (R, N) b
+    centre: Tensor  # (d,) c
+    weights: Tensor  # (d,) or 0-dimensional, m > 0
+    p: float
+    prox: Prox | None = None  # of G; None: no G
+
+
+@dataclass
+class Copy:
+    """A copy of an image of x, its multiplier and how far both are from done."""
+
+    image: Tensor  # A x + b, or x
+    value: Tensor  # the copy: y, or w
+    dual: Tensor  # scaled multiplier of copy = image
+    penalty: float
+    primal: float = math.inf  # ||copy - image||
+    change: float = math.inf  # penalty * ||image - image before||, the dual residual
+    primal_scale: float = 0.0  # ||copy||
+    dual_scale: float = 0.0  # ||multiplier||
+
+    def relaxed(self, relaxation: float) -> Tensor:
+        """What x and the multiplier see of the copy: an over-relaxed step towards it."""
+        return self.image.lerp(self.value, relaxation)
+
+    def follow(self, image: Tensor, seen: Tensor) -> None:
+        """Take the new image, update the multiplier with what was seen, measure the residuals."""
+        self.dual = self.dual + seen - image
+        self.change = self.penalty * float(torch.linalg.vector_norm(image - self.image))
+        self.primal = float(torch.linalg.vector_norm(self.value - image))
+        self.primal_scale = float(torch.linalg.vector_norm(self.value))
+        self.dual_scale = self.penalty * float(torch.linalg.vector_norm(self.dual))
+        self.image = image
+
+    def small(self, rules: SplittingRules) -> tuple[bool, bool]:
+        """Whether the primal and the dual residual are small."""
+        floor = rules.floor * math.sqrt(self.image.numel())
+        return (
+            self.primal <= floor + rules.tolerance * self.primal_scale,
+            self.change <= floor + rules.tolerance * self.dual_scale,
+        )
+
+    def wanted_penalty(self, rules: SplittingRules) -> float:
+        """The penalty that would bring the relative residuals together, if they are far apart.
+
+        A residual that is small already asks for nothing: that of a copy which is 0 would never be
+        small beside it.
+        """
+        tiny = 1e-30
+        primal = self.primal / (self.primal_scale + tiny)
+        change = self.change / (self.dual_scale + tiny)
+        factor = math.sqrt((primal + tiny) / (change + tiny))
+        small_primal, small_change = self.small(rules)
+        content = small_primal if factor > 1 else small_change
+        return (
+            self.penalty
+            if content or 0.5 < factor < 2
+            else self.penalty * min(max(factor, 0.1), 10.0)
+        )
+
+    def rescale(self, penalty: float) -> None:
+        """Change the penalty; the multiplier itself stays."""
+        self.dual = self.dual * (self.penalty / penalty)
+        self.penalty = penalty
+
+
+@dataclass
+class SplitState:
+    """Where ADMM stands after a step."""
+
+    x: Tensor  # (d,)
+    rows: Copy  # y, the copy of A x + b that sees the norm
+    whole: Copy | None  # w, the copy of x that sees G
+    steps: int = 0
+    converged: bool = False
+
+    @property
+    def copies(self) -> list[Copy]:
+        """All copies."""
+        return [self.rows] if self.whole is None else [self.rows, self.whole]
+
+    @property
+    def primal(self) -> float:
+        """The norm of all primal residuals."""
+        return math.hypot(*(copy.primal for copy in self.copies))
+
+    @property
+    def dual(self) -> float:
+        """The norm of all dual residuals."""
+        return math.hypot(*(copy.change for copy in self.copies))
+
+
+def minimize_split(
+    split: Split,
+    rules: SplittingRules,
+    start: Tensor,
+    expired: Callable[[], bool] = lambda: False,
+) -> SplitState:
+    """Run ADMM from `start` until the rules are met, the steps are used up or the time is."""
+    state = _begin(split, rules, start)
+    look = _FIRST_BALANCE
+    while not state.converged and state.steps < rules.max_steps and not expired():
+        if rules.balance and state.steps == look:
+            look *= 2
+            _balance(split, rules, state)
+        _advance(split, rules, state)
+    return state
+
+
+def _begin(split: Split, rules: SplittingRules, x: Tensor) -> SplitState:
+    image = split.rows.apply(x) + split.offset
+    gradient = norm_subgradient(image, p=split.p) / image.shape[0]
+    penalty = rules.penalty or _natural_penalty(image, split.offset, gradient)
+    # With a sub-gradient as multiplier the first y is the residual itself, so that a start near
+    # the minimiser stays near it.
+    rows = Copy(image, image, gradient / -penalty, penalty)
+    whole = None
+    if split.prox is not None:
+        weight = rules.penalty or float(split.weights.mean())
+        whole = Copy(x, x, torch.zeros_like(x), weight)
+    state = SplitState(x, rows, whole)
+    _prepare(split, state)
+    return state
+
+
+def _natural_penalty(image: Tensor, offset: Tensor, gradient: Tensor) -> float:
+    """What exchanges a residual of this length for a sub-gradient of that length.
+
+    It is doubled since the residual is about to shrink. A start where the residual vanishes says
+    nothing about lengths; the offset then does.
+    """
+    length, other, slope = (float(torch.linalg.vector_norm(t)) for t in (image, offset, gradient))
+    if not math.isfinite(length):
+        raise NonFiniteError(_NON_FINITE)
+    length = max(length, 1e-2 * other)
+    return 2 * slope / length if length > 0 and slope > 0 else 1.0
+
+
+def _advance(split: Split, rules: SplittingRules, state: SplitState) -> None:
+    """One step of Eq. 13, with the change of x as the unknown of the linear system.
+
+    This keeps the fixed point exact when the system is not solved exactly: a Gram matrix in
+    float32, or a few conjugate gradients, may then cost steps, but not accuracy.
+    """
+    rows, whole, x = state.rows, state.whole, state.x
+    step = 1 / (rows.penalty * rows.image.shape[0])
+    rows.value = prox_norm(rows.image - rows.dual, p=split.p, step=step)
+    seen = rows.relaxed(rules.relaxation)
+    right = split.weights * (split.centre - x)
+    right += rows.penalty * split.rows.adjoint(seen - rows.image + rows.dual)
+    seen_whole = x
+    if whole is not None and split.prox is not None:
+        whole.value = split.prox(x - whole.dual, 1 / whole.penalty)
+        seen_whole = whole.relaxed(rules.relaxation)
+        right += whole.penalty * (seen_whole - x + whole.dual)
+    state.x = x + split.equations.solve(right)
+    rows.follow(split.rows.apply(state.x) + split.offset, seen)
+    if not math.isfinite(rows.primal):
+        raise NonFiniteError(_NON_FINITE)
+    if whole is not None:
+        whole.follow(state.x, seen_whole)
+        # G may need no force at all; the proximal term's then says what is small.
+        force = torch.linalg.vector_norm(split.weights * (state.x - split.centre))
+        whole.dual_scale = max(whole.dual_scale, float(force))
+    state.converged = all(all(copy.small(rules)) for copy in state.copies)
+    state.steps += 1
+
+
+def _balance(split: Split, rules: SplittingRules, state: SplitState) -> None:
+    wanted = [copy.wanted_penalty(rules) for copy in state.copies]
+    if wanted != [copy.penalty for copy in state.copies]:
+        for copy, penalty in zip(state.copies, wanted, strict=True):
+            copy.rescale(penalty)
+        _prepare(split, state)
+
+
+def _prepare(split: Split, state: SplitState) -> None:
+    weights = split.weights if state.whole is None else split.weights + state.whole.penalty
+    split.equations.prepare(weights, state.rows.penalty)

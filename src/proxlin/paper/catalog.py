@@ -1,0 +1,84 @@
+"""What can be reproduced: each table and figure, and the grid of cells it is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proxlin._checks import check_choice
+from proxlin.paper.config import METHODS, Grid, has_images
+
+_IMAGES = ("mnist", "fashion-mnist")
+_OF_NORMS = tuple(method for method in METHODS if method != "mse")
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or a figure of the paper."""
+
+    name: str
+    title: str
+    grid: Grid
+    classified: bool = False  # whether it needs the accuracy of a classifier on the codes
+
+
+_EXHIBITS = (
+    Exhibit("table1", "Table 1: losses and times of every method", Grid()),
+    Exhibit(
+        "accuracy",
+        "App. G: test accuracy of a logistic regression on the codes",
+        Grid(datasets=_IMAGES),
+        classified=True,
+    ),
+    Exhibit(
+        "fig1",
+        "Fig. 1: squared error against p-norms on MNIST over the outlier ratio",
+        Grid(datasets=("mnist",), exponents=(1.0, 2.0), methods=("probed", "mse")),
+        classified=True,
+    ),
+    Exhibit(
+        "fig2",
+        "Objective over time on MNIST without outliers",
+        Grid(datasets=("mnist",), outliers=(0.0,), methods=_OF_NORMS),
+    ),
+    Exhibit(
+        "fig3",
+        "Losses on MNIST over the outlier ratio for squared error, p = 2 and p = 1",
+        Grid(datasets=("mnist",), exponents=(1.0, 2.0)),
+    ),
+    Exhibit(
+        "fig4",
+        "Accuracy over the outlier ratio for squared error, p = 2 and p = 1",
+        Grid(datasets=_IMAGES, exponents=(1.0, 2.0)),
+        classified=True,
+    ),
+    Exhibit(
+        "figA",
+        "App. H: losses on MNIST over the outlier ratio for p = 1.5",
+        Grid(datasets=("mnist",), exponents=(1.5,), methods=_OF_NORMS),
+    ),
+)
+
+EXHIBITS: dict[str, Exhibit] = {exhibit.name: exhibit for exhibit in _EXHIBITS}
+
+
+def exhibit(name: str, **axes: Any) -> Exhibit:
+    """The exhibit called `name` with the axes of its grid replaced where given (None: kept).
+
+    >>> exhibit("table1", methods=("probed",), outliers=(0.0, 0.3)).grid.outliers
+    (0.0, 0.3)
+    """
+    found = EXHIBITS[check_choice("what to reproduce", name, EXHIBITS)]
+    given = {axis: value for axis, value in axes.items() if value is not None}
+    if "steps" in given:  # a budget of steps stands alone, so that it gives the same bits again
+        given.setdefault("seconds", None)
+    grid = replace(found.grid, **given)
+    if found.classified:
+        _check_images(name, grid)
+    return replace(found, grid=grid)
+
+
+def _check_images(name: str, grid: Grid) -> None:
+    for dataset in grid.datasets:
+        if not has_images(dataset):
+            check_choice(f"a data set of {name}, which needs images with classes", dataset, _IMAGES)

@@ -1,0 +1,269 @@
+"""Problem: (1/n) sum_i ||F(theta; x_i)||_p + g(theta) over theta in C, for any torch module."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from proxlin._checks import check_count
+from proxlin.errors import InvalidInputError
+from proxlin.problem.loss import Exponent, RowLoss
+from proxlin.problem.parallel import Communicator, communicator
+from proxlin.problem.residual import (
+    Residual,
+    ResidualModule,
+    check_residual,
+    difference,
+    read_parameters,
+)
+from proxlin.problem.rows import Batch, Rows, as_rows
+from proxlin.problem.shards import Everywhere, Shards, Share, own_rows
+from proxlin.terms import Constraint, Penalty, Regularizer
+
+_CHUNK_NUMBERS = 2**18  # input or output numbers of a chunk: small enough for the cache
+
+
+class Problem:
+    """Minimise (1/n) sum_i ||F(theta; x_i)||_p + g(theta) subject to theta in C.
+
+    Parameters
+    ----------
+    module
+        Any torch module; theta are its parameters that require a gradient. It is left alone until
+        `minimize` writes the best parameters into it.
+    data
+        A tensor, a tuple of tensors (rows first), a map-style torch Dataset, or arrays of
+        `np.load(path, mmap_mode="r")`, whose rows are read from the file as they are needed.
+    p
+        A number >= 1, `inf`, or `"mse"` for the squared Euclidean norm.
+    residual
+        `residual(module, *batch)` returns one row of numbers for each sample. By default
+        `module(x) - x` for one tensor and `module(x) - y` for two.
+    regularizer, constraint
+        Parts of `proxlin.terms`: g and C.
+
+    Under torchrun every process holds all of `data` and works on its part of each batch. Data that
+    are spread over the processes go into `Problem.sharded` instead.
+
+    >>> x = torch.randn(100, 5)
+    >>> problem = Problem(nn.Linear(5, 2), (x, x[:, :2]), p=1)
+    >>> problem.n_rows, problem.n_outputs, problem.layout.names
+    (100, 2, ('weight', 'bias'))
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        data: Any,
+        p: Exponent = 1.0,
+        *,
+        residual: Residual | None = None,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+        chunk_rows: int | None = None,
+    ) -> None:
+        self.loss = RowLoss(p)
+        self.module = module
+        self.shards: Shards = (
+            data if isinstance(data, Shards) else Everywhere(as_rows(data), communicator())
+        )
+        self.layout, self.dtype, self.device = read_parameters(module)
+        self.penalty = Penalty(self.layout, regularizer, constraint)
+        # The copy is what is evaluated, always in eval mode: the caller's module keeps its mode
+        # and its parameters until a run is over.
+        self.network = copy.deepcopy(module).eval().requires_grad_(False)
+        self.affine_in_output = residual is None
+        self._residual = ResidualModule(self.network, residual or difference)
+        self.example = _example(self.shards)
+        self.n_outputs = check_residual(self.residual, self.theta(), self.example)
+        self.chunk_rows = (
+            _default_chunk(self) if chunk_rows is None else check_count("chunk_rows", chunk_rows)
+        )
+
+    @classmethod
+    def sharded(
+        cls,
+        module: nn.Module,
+        data: Any,
+        p: Exponent = 1.0,
+        *,
+        residual: Residual | None = None,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+        chunk_rows: int | None = None,
+    ) -> Problem:
+        """The problem whose rows are those of all processes together; `data` are this one's own.
+
+        All processes call it at the same time. The shards may differ in size; a process without
+        rows gives None or no rows. Row numbers run through the ranks: first all rows of rank 0.
+        """
+        return cls(
+            module,
+            own_rows(data, communicator()),
+            p,
+            residual=residual,
+            regularizer=regularizer,
+            constraint=constraint,
+            chunk_rows=chunk_rows,
+        )
+
+    @property
+    def p(self) -> Exponent:
+        """The exponent of the norm, or "mse"."""
+        return self.loss.p
+
+    @property
+    def n_rows(self) -> int:
+        """The number n of rows, over all processes."""
+        return self.shards.n_rows
+
+    @property
+    def rows(self) -> Rows:
+        """The rows that this process holds; all of them, unless the problem is sharded."""
+        if self.shards.rows is None:
+            raise InvalidInputError("this process holds no rows; ask one that does.")
+        return self.shards.rows
+
+    @property
+    def communicator(self) -> Communicator:
+        """The processes that work on this problem."""
+        return self.shards.communicator
+
+    def theta(self) -> Tensor:
+        """A flat copy of the module's present parameters."""
+        return self.layout.join(
+            {name: tensor.detach() for name, tensor in self.module.named_parameters()}
+        ).clone()
+
+    def assign(self, theta: Tensor) -> None:
+        """Write theta into the module."""
+        values = self.layout.split(theta.detach())
+        with torch.no_grad():
+            for name, tensor in self.module.named_parameters():
+                if name in values:
+                    tensor.copy_(values[name])
+
+    def residual(self, theta: Tensor, batch: Batch) -> Tensor:
+        """F(theta; x) for each row of the batch, (B, N); differentiable in theta."""
+        values = {f"module.{name}": t for name, t in self.layout.split(theta).items()}
+        residual: Tensor = functional_call(self._residual, values, batch)
+        return residual
+
+    def losses(self, theta: Tensor, batch: Batch) -> Tensor:
+        """||F(theta; x_i)||_p of each row of the batch, (B,)."""
+        return self.loss(self.residual(theta, batch))
+
+    def take(self, index: Tensor | slice) -> Share:
+        """This process's share of the batch with these row numbers."""
+        return self.shards.take(index)
+
+    def mean_loss(self, theta: Tensor, share: Share) -> float:
+        """The mean loss of a batch over all processes."""
+        with torch.no_grad():
+            return float(self.communicator.sum(self._part_of_mean(theta, share)))
+
+    def value_and_gradient(self, theta: Tensor, batch: Batch | Share) -> tuple[float, Tensor]:
+        """Mean loss of the batch plus g, and one sub-gradient of it (0 is chosen at a kink).
+
+        Of a share, over all processes; of a plain batch, over its rows alone.
+        """
+        if not isinstance(batch, Share):
+            batch = Share(batch, batch[0].shape[0])
+        point = theta.detach().requires_grad_(True)
+        with torch.enable_grad():
+            value = self._part_of_mean(point, batch)
+            if batch.positions is None or self.communicator.leads:
+                value = value + self.penalty.value(point)
+            # A process without rows has nothing that depends on the point.
+            gradient = torch.zeros_like(theta)
+            if value.requires_grad:
+                (gradient,) = torch.autograd.grad(value, point)
+        if batch.positions is not None:
+            value, gradient = self.communicator.sum_together([value.detach(), gradient])
+        return float(value.detach()), gradient
+
+    def _part_of_mean(self, theta: Tensor, share: Share) -> Tensor:
+        """What this process's rows add to the mean loss of the batch."""
+        if not share.rows:
+            return theta.new_zeros(())
+        losses = self.losses(theta, share.batch)
+        return losses.mean() if share.positions is None else losses.sum() / share.n_rows
+
+    def chunks(self, rows: int | None = None, index: Tensor | None = None) -> Iterator[Batch]:
+        """This process's part of all rows or of those of `index`, a bounded number at a time."""
+        return self.shards.chunks(rows or self.chunk_rows, index)
+
+    def mean(self, values: list[Tensor], n_rows: int) -> float:
+        """The mean over `n_rows` rows, in float64; `values` are those of this process."""
+        if self.communicator.size == 1:
+            return float(torch.cat(values).mean())
+        own = torch.zeros((), dtype=torch.float64, device=self.device)
+        total = sum((part.sum(dtype=torch.float64) for part in values), own)
+        return float(self.communicator.sum(total)) / n_rows
+
+    def restricted(self, index: Tensor) -> Problem:
+        """The same problem on the rows of `index` alone."""
+        return self._on(self.shards.restricted(index))
+
+    def with_data(self, data: Any) -> Problem:
+        """The same problem on other rows, spread as those of this one; both share the module."""
+        return self._on(self.shards.replaced(data))
+
+    def _on(self, shards: Shards) -> Problem:
+        other = copy.copy(self)
+        other.shards, other.example = shards, _example(shards)
+        outputs = check_residual(other.residual, other.theta(), other.example)
+        if outputs != self.n_outputs:
+            raise InvalidInputError(
+                f"data must give residual rows of {self.n_outputs} numbers, as those of the"
+                f" problem do; got {outputs}."
+            )
+        return other
+
+    def row_losses(self, theta: Tensor) -> Tensor:
+        """||F(theta; x_i)||_p of every row, (n,), on every process."""
+        with torch.no_grad():
+            found = [self.losses(theta, batch) for batch in self.chunks()]
+        if self.communicator.size == 1:
+            return torch.cat(found)
+        share = Share((), self.n_rows, self.shards.numbers())
+        return share.spread(torch.cat([theta.new_empty(0), *found]), self.communicator)
+
+    def data_term(self, theta: Tensor, index: Tensor | None = None) -> float:
+        """(1/n) sum_i ||F(theta; x_i)||_p over all rows or those of `index`, summed in float64."""
+        total = 0.0
+        with torch.no_grad():
+            for batch in self.chunks(index=index):
+                total += float(self.losses(theta, batch).sum(dtype=torch.float64))
+        summed = self.communicator.sum(torch.tensor(total, dtype=torch.float64))
+        return float(summed) / (self.n_rows if index is None else len(index))
+
+    def objective(self, theta: Tensor, index: Tensor | None = None) -> float:
+        """The objective, data term plus g; infinite where theta is not finite.
+
+        Over all rows, or over those of `index` as an estimate.
+        """
+        value = self.data_term(theta, index) + float(self.penalty.value(theta))
+        return math.inf if math.isnan(value) else value
+
+
+def _example(shards: Shards) -> Batch:
+    """Two rows, also on a process that has none."""
+    held = shards.rows
+    own = None if held is None else held.take(slice(0, min(2, len(held))))
+    if own is not None and shards.communicator.size == 1:
+        return own
+    batches = shards.communicator.each(own)
+    found: Batch = next(batch for batch in batches if batch is not None)
+    return own or found
+
+
+def _default_chunk(problem: Problem) -> int:
+    widest = max([problem.n_outputs, *(tensor[:1].numel() for tensor in problem.example)])
+    return max(16, _CHUNK_NUMBERS // widest)

@@ -1,0 +1,104 @@
+"""The residual as a function of theta and a batch, and what no method could work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from proxlin.errors import InvalidInputError, UnsupportedModuleError
+from proxlin.problem.rows import Batch
+from proxlin.terms.layout import Layout
+
+Residual = Callable[..., Tensor]  # residual(module, *batch) -> (B, N)
+
+
+class ResidualModule(nn.Module):
+    """The residual as a module, so that its parameters can be replaced in a call."""
+
+    def __init__(self, module: nn.Module, rule: Residual) -> None:
+        super().__init__()
+        self.module = module
+        self.rule = rule
+
+    def forward(self, *batch: Tensor) -> Tensor:
+        """One row of numbers for each sample."""
+        return self.rule(self.module, *batch)
+
+
+def difference(module: nn.Module, x: Tensor, *target: Tensor) -> Tensor:
+    """Module(x) - x for one tensor, module(x) - y for two."""
+    if len(target) > 1:
+        raise InvalidInputError(
+            f"data of {1 + len(target)} tensors needs residual=...; without it give one or two."
+        )
+    output = module(x)
+    y = target[0] if target else x
+    y = y.unsqueeze(1) if y.ndim == 1 and output.ndim == 2 else y
+    if output.shape != y.shape:
+        raise InvalidInputError(
+            f"the module's output must have the shape of its target {tuple(y.shape)};"
+            f" got {tuple(output.shape)}. Change the module's last layer or give residual=...."
+        )
+    difference: Tensor = (output - y).reshape(output.shape[0], -1)
+    return difference
+
+
+def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
+    """Where theta lies in the module, its type and its device."""
+    if not isinstance(module, nn.Module):
+        raise InvalidInputError(f"module must be a torch.nn.Module; got {type(module).__name__}.")
+    parameters = [(n, t) for n, t in module.named_parameters() if t.requires_grad]
+    if not parameters:
+        raise InvalidInputError("module must have parameters that require a gradient; got none.")
+    kinds = {(tensor.dtype, tensor.device) for _, tensor in parameters}
+    if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
+        found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
+        raise InvalidInputError(
+            "module must hold its parameters as float32 or float64, all alike on one device;"
+            f" got {found}. Convert it with .to(...)."
+        )
+    for name, child in module.named_modules():
+        if isinstance(child, nn.modules.batchnorm._BatchNorm):
+            raise UnsupportedModuleError(
+                f"module {name or type(child).__name__!r} is a batch normalisation: its running"
+                " statistics mix rows and would never be updated; use GroupNorm or LayerNorm."
+            )
+    ((dtype, device),) = kinds
+    return Layout.of(parameters), dtype, device
+
+
+def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch) -> int:
+    """Evaluate two rows once and refuse what no method could work with; returns N."""
+    for position, tensor in enumerate(batch):
+        if tensor.is_floating_point() and tensor.dtype != theta.dtype:
+            raise InvalidInputError(
+                f"data[{position}] must have the module's type {theta.dtype};"
+                f" got {tensor.dtype}. Convert one of them with .to(...)."
+            )
+        if tensor.device != theta.device:
+            raise InvalidInputError(
+                f"data[{position}] must be on the module's device {theta.device};"
+                f" got {tensor.device}. Move one of them with .to(...)."
+            )
+    with torch.no_grad():
+        first, again = residual(theta, batch), residual(theta, batch)
+        alone = residual(theta, tuple(tensor[:1] for tensor in batch))
+    if not isinstance(first, Tensor) or first.ndim != 2 or first.shape[0] != batch[0].shape[0]:
+        shape = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
+        raise InvalidInputError(
+            f"residual must return one row of numbers a sample, shape ({batch[0].shape[0]}, N);"
+            f" got {shape}. Use .flatten(1)."
+        )
+    if not torch.equal(first, again) and not bool(torch.isnan(first).any()):
+        raise UnsupportedModuleError(
+            "module must give the same output for the same input in eval mode; two calls differed."
+            " Remove the sampling from its forward pass."
+        )
+    if not torch.allclose(first[:1], alone, rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise UnsupportedModuleError(
+            "the residual of a row must depend on that row alone; it changed with the other rows"
+            " of the batch. Remove what mixes rows, such as normalisation over the batch."
+        )
+    return int(first.shape[1])

@@ -1,0 +1,165 @@
+"""The rows of the data: where they live, how a batch is taken, in which order they are visited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, default_collate
+
+from proxlin._checks import check_finite
+from proxlin.errors import InvalidInputError
+from proxlin.problem.file_rows import FileRows
+
+Batch = tuple[Tensor, ...]
+
+_MOST_ORDERED = 2**26  # rows whose order is kept, 8 bytes each
+
+
+class Rows(Protocol):
+    """A table of rows that can be taken by index; `len(rows)` is their number."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`, each tensor rows first."""
+        ...
+
+
+class TensorRows:
+    """Rows of one or several tensors that share their first dimension."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = tuple(tensors)
+        lengths = {tensor.shape[0] if tensor.ndim else 0 for tensor in self.tensors}
+        if len(lengths) != 1:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors)
+            raise InvalidInputError(
+                f"data must hold tensors with the same number of rows; got shapes {shapes}."
+            )
+        if lengths == {0}:
+            raise InvalidInputError("data must hold at least one row; got none.")
+        for position, tensor in enumerate(self.tensors):
+            check_finite(f"data[{position}]", tensor)
+
+    def __len__(self) -> int:
+        return int(self.tensors[0].shape[0])
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`; a slice gives views, an index tensor copies."""
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
+class DatasetRows:
+    """Rows of a map-style torch Dataset, read when they are taken."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self.dataset = dataset
+        if len(self) == 0:
+            raise InvalidInputError("data must hold at least one row; got an empty Dataset.")
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`, stacked; rows of different shapes are refused."""
+        numbers = range(len(self))[index] if isinstance(index, slice) else index.tolist()
+        samples = [self.dataset[number] for number in numbers]
+        try:
+            stacked = default_collate(samples)
+        except (RuntimeError, TypeError) as cause:
+            raise InvalidInputError(
+                "every row of the Dataset must have the same shape so that rows can be stacked;"
+                f" got: {cause}."
+            ) from cause
+        batch = tuple(stacked) if isinstance(stacked, tuple | list) else (stacked,)
+        strange = [type(part).__name__ for part in batch if not isinstance(part, Tensor)]
+        if strange:
+            raise InvalidInputError(
+                "every row of the Dataset must be a tensor or a tuple of tensors;"
+                f" got {strange[0]}. Return (x, y) from its __getitem__."
+            )
+        for position, tensor in enumerate(batch):
+            check_finite(f"data[{position}]", tensor)
+        return batch
+
+
+class MappedRows:
+    """Rows of one or several files that share their number, read and checked when taken."""
+
+    def __init__(self, arrays: Sequence[np.memmap[Any, Any]]) -> None:
+        self.files = tuple(FileRows(array) for array in arrays)
+        lengths = {len(file) for file in self.files}
+        if len(lengths) != 1:
+            shapes = ", ".join(str(file.shape) for file in self.files)
+            raise InvalidInputError(
+                f"data must hold arrays with the same number of rows; got shapes {shapes}."
+            )
+        if lengths == {0}:
+            raise InvalidInputError("data must hold at least one row; got none.")
+
+    def __len__(self) -> int:
+        return len(self.files[0])
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`, read from the files."""
+        batch = tuple(file.read(index) for file in self.files)
+        for position, tensor in enumerate(batch):
+            check_finite(f"data[{position}]", tensor)
+        return batch
+
+
+def as_rows(data: Any) -> Rows:
+    """Turn tensors, arrays mapped from files or a map-style Dataset into rows."""
+    if isinstance(data, np.memmap):
+        return MappedRows((data,))
+    if isinstance(data, tuple | list) and data and all(isinstance(a, np.memmap) for a in data):
+        return MappedRows(data)
+    if isinstance(data, Tensor):
+        return TensorRows((data,))
+    if isinstance(data, tuple | list) and data and all(isinstance(t, Tensor) for t in data):
+        return TensorRows(data)
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and isinstance(data, Dataset):
+        return DatasetRows(data)
+    raise InvalidInputError(
+        "data must be a tensor, a tuple of tensors (rows first), arrays mapped from files or a"
+        f" map-style torch Dataset; got {type(data).__name__}. Convert arrays with torch.as_tensor."
+    )
+
+
+def evenly_spread(n_rows: int, count: int) -> Tensor:
+    """At most `count` row numbers, evenly spread over all, the first and the last among them."""
+    exact = torch.float64 if n_rows > 2**24 else torch.float32  # which counts no further
+    return torch.linspace(0, n_rows - 1, min(n_rows, count), dtype=exact).long()
+
+
+@dataclass(eq=False)
+class Shuffler:
+    """Batches of row numbers, in rounds: no row twice in a round, a new order in each.
+
+    Every row comes once in a round if the batch size divides their number. The order of more than
+    2^26 rows would fill the memory; they are drawn independently, which hardly ever repeats one.
+    """
+
+    n_rows: int
+    batch_size: int  # at most the number of rows
+    generator: torch.Generator
+    order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # of this round
+    visited: int = 0  # how many of `order` have been handed out
+
+    def __post_init__(self) -> None:
+        self.batch_size = min(self.batch_size, self.n_rows)
+
+    def next(self) -> Tensor:
+        """The row numbers of the next batch; a last short batch is left out of its round."""
+        if self.n_rows > _MOST_ORDERED and self.batch_size < self.n_rows:
+            return torch.randint(self.n_rows, (self.batch_size,), generator=self.generator)
+        if self.visited + self.batch_size > len(self.order):
+            self.order = torch.randperm(self.n_rows, generator=self.generator)
+            self.visited = 0
+        first, self.visited = self.visited, self.visited + self.batch_size
+        return self.order[first : self.visited]

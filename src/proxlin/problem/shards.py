@@ -1,0 +1,197 @@
+"""Which rows are whose: the rows of a problem spread over the processes that work on it.
+
+Rows are numbered through all processes. A batch is a list of such numbers, the same everywhere;
+each process takes its share of it, and what it finds there is summed up over all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxlin.errors import InvalidInputError
+from proxlin.problem.parallel import Communicator
+from proxlin.problem.rows import Batch, Rows, as_rows
+
+
+@dataclass(frozen=True)
+class Share:
+    """The rows of one batch that are this process's."""
+
+    batch: Batch  # rows first; empty if none is ours
+    n_rows: int  # of the batch, over all processes
+    positions: Tensor | None = None  # (b,) ascending: where in the batch ours stand; None: all are
+
+    @property
+    def rows(self) -> int:
+        """How many are ours."""
+        return self.batch[0].shape[0] if self.batch else 0
+
+    def parts(self, size: int) -> Iterator[Share]:
+        """The share of each `size` rows of the batch, in order."""
+        for first in range(0, self.n_rows, size):
+            last = min(first + size, self.n_rows)
+            if self.positions is None:
+                yield Share(tuple(tensor[first:last] for tensor in self.batch), last - first)
+                continue
+            low, high = torch.searchsorted(self.positions, torch.tensor([first, last])).tolist()
+            batch = tuple(tensor[low:high] for tensor in self.batch) if low < high else ()
+            yield Share(batch, last - first, self.positions[low:high] - first)
+
+    def of(self, rows: Tensor) -> Tensor:
+        """Our rows of a tensor that has one for each row of the batch, in its last but one."""
+        return rows if self.positions is None else rows.index_select(-2, self.positions)
+
+    def spread(self, rows: Tensor, communicator: Communicator) -> Tensor:
+        """All rows of the batch, on every process, from each one's own (b, ...)."""
+        if self.positions is None:
+            return rows
+        everything = rows.new_zeros(self.n_rows, *rows.shape[1:])
+        everything[self.positions] = rows
+        return communicator.sum(everything)
+
+
+class Shards(ABC):
+    """All rows of a problem and the part of them that is this process's."""
+
+    communicator: Communicator
+    rows: Rows | None  # what is held here; None: nothing
+    n_rows: int  # over all processes
+    own: slice  # our rows in a pass over all, as numbers of `rows`
+    most: int  # rows that any process has in such a pass
+
+    def take(self, index: Tensor | slice) -> Share:
+        """Our share of the batch with these row numbers."""
+        if self.communicator.size == 1 and self.rows is not None:
+            batch = self.rows.take(index)
+            return Share(batch, batch[0].shape[0])
+        numbers = torch.arange(*index.indices(self.n_rows)) if isinstance(index, slice) else index
+        positions = self._positions(numbers)
+        held = self._held(numbers[positions])
+        batch = self.rows.take(held) if self.rows is not None and len(held) else ()
+        return Share(batch, len(numbers), positions)
+
+    def chunks(self, size: int, index: Tensor | None = None) -> Iterator[Batch]:
+        """Our rows in order, or those of `index`, `size` at a time."""
+        if self.rows is None:
+            return
+        if index is not None:
+            ours = index if self.communicator.size == 1 else index[self._positions(index)]
+            for part in torch.split(self._held(ours), size) if len(ours) else ():
+                yield self.rows.take(part)
+            return
+        for first in range(self.own.start, self.own.stop, size):
+            yield self.rows.take(slice(first, min(first + size, self.own.stop)))
+
+    def numbers(self) -> Tensor:
+        """Our rows in a pass over all, numbered through all processes."""
+        return self._positions(torch.arange(self.n_rows))
+
+    @abstractmethod
+    def restricted(self, index: Tensor) -> Shards:
+        """The rows of `index` alone."""
+
+    @abstractmethod
+    def replaced(self, data: Any) -> Shards:
+        """Other rows, spread in the same way."""
+
+    @abstractmethod
+    def _positions(self, numbers: Tensor) -> Tensor:
+        """Where in the batch with these row numbers our rows stand, ascending."""
+
+    @abstractmethod
+    def _held(self, numbers: Tensor) -> Tensor:
+        """Row numbers of ours as numbers of `rows`."""
+
+
+class Everywhere(Shards):
+    """Every process holds all rows and works on its part of each batch, by position in it."""
+
+    def __init__(self, rows: Rows, communicator: Communicator) -> None:
+        self.rows: Rows = rows
+        self.communicator = communicator
+        self.n_rows = len(rows)
+        _check_alike(communicator, self.n_rows)
+        self.own = self._part(self.n_rows)
+        self.most = -(-self.n_rows // communicator.size)
+
+    def restricted(self, index: Tensor) -> Shards:
+        """Every process keeps the rows of `index`."""
+        return self.replaced(self.rows.take(index))
+
+    def replaced(self, data: Any) -> Shards:
+        """Every process is given all rows."""
+        return Everywhere(as_rows(data), self.communicator)
+
+    def _part(self, count: int) -> slice:
+        rank, size = self.communicator.rank, self.communicator.size
+        return slice(count * rank // size, count * (rank + 1) // size)
+
+    def _positions(self, numbers: Tensor) -> Tensor:
+        part = self._part(len(numbers))
+        return torch.arange(part.start, part.stop)
+
+    def _held(self, numbers: Tensor) -> Tensor:
+        return numbers
+
+
+class Owned(Shards):
+    """Every process holds rows of its own; those of rank 0 come first, then those of rank 1, ..."""
+
+    def __init__(self, rows: Rows | None, communicator: Communicator) -> None:
+        self.rows = rows
+        self.communicator = communicator
+        here = 0 if rows is None else len(rows)
+        counts: list[int] = communicator.each(here)
+        self.n_rows = sum(counts)
+        if not self.n_rows:
+            raise InvalidInputError("data must hold at least one row; got none on any process.")
+        self.most = max(counts)
+        self._first = [0, *accumulate(counts)][communicator.rank]
+        self.own = slice(0, here)
+
+    def restricted(self, index: Tensor) -> Shards:
+        """Every process keeps its own of the rows of `index`."""
+        return self.replaced(self.take(index).batch or None)
+
+    def replaced(self, data: Any) -> Shards:
+        """Every process is given its own."""
+        return own_rows(data, self.communicator)
+
+    def _positions(self, numbers: Tensor) -> Tensor:
+        last = self._first + self.own.stop
+        ours = (numbers >= self._first) & (numbers < last)
+        found: Tensor = torch.nonzero(ours).flatten()
+        return found
+
+    def _held(self, numbers: Tensor) -> Tensor:
+        return numbers - self._first
+
+
+def own_rows(data: Any, communicator: Communicator) -> Owned:
+    """Shards of which this process holds `data`, which may be None or have no row."""
+    empty = data is None or _length(data) == 0
+    return Owned(None if empty else as_rows(data), communicator)
+
+
+def _length(data: Any) -> int | None:
+    """The number of rows, where that can be said without reading any."""
+    first = data[0] if isinstance(data, tuple | list) and data else data
+    if isinstance(first, Tensor):
+        return first.shape[0] if first.ndim else None
+    return len(first) if hasattr(first, "__len__") else None
+
+
+def _check_alike(communicator: Communicator, n_rows: int) -> None:
+    counts = communicator.each(n_rows)
+    if len(set(counts)) > 1:
+        raise InvalidInputError(
+            f"every process must hold all rows, and they hold {', '.join(map(str, counts))};"
+            " use Problem.sharded(...) where each process has rows of its own."
+        )

@@ -1,0 +1,183 @@
+"""minimize: the one entry point."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+
+from proxlin._checks import check_choice, check_count, check_positive
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.methods import Method, method_named
+from proxlin.methods.contract import Budget, Status
+from proxlin.problem import Problem
+from proxlin.problem.parallel import check_same_call, clock_of, interrupted_together
+from proxlin.run.checkpoint import Checkpoints, as_checkpoints, keeper_for, owner_of
+from proxlin.run.held_out import HeldOut
+from proxlin.run.loop import Run
+from proxlin.run.progress import Callback, Progress
+from proxlin.run.result import Result
+from proxlin.run.stationarity import sampled_stationarity
+
+_SECONDS = 60.0  # where nothing else is said
+_POLISHED = (Status.TIME, Status.ITERATIONS, Status.NO_DECREASE)  # ends that leave more to do
+
+
+def minimize(
+    problem: Problem,
+    method: str | Method = "probed",
+    *,
+    max_seconds: float | Literal["auto"] | None = "auto",
+    max_iter: int | None = None,
+    tol: float | None = None,
+    seed: int = 0,
+    callbacks: Iterable[Callback] = (),
+    keep_start: bool = False,
+    polish: int = 0,
+    stationarity_rows: int | None = None,
+    held_out: Any = None,
+    checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
+) -> Result:
+    """Minimise the problem and leave the best parameters seen in its module.
+
+    Parameters
+    ----------
+    method
+        Settings such as `Adam(learning_rate=1e-2)`, or a name for the defaults of one.
+    max_seconds, max_iter
+        Budgets; the first to run out ends the run. "auto" is 60 seconds, or no limit of time where
+        `max_iter` is given: runs with the same seed and only `max_iter` give the same bits. With
+        `max_seconds=None` and no `max_iter` a run ends when it stops making progress.
+    tol
+        Converged when the measured stationarity h ||theta - minimiser of the model at theta|| is at
+        most this, in the units of a gradient of the loss; needs a method that measures it.
+    callbacks
+        Called with a `Progress` after each evaluation; returning True stops the run.
+    keep_start
+        Keep the starting point in `result.start`.
+    polish
+        Steps of `"mbo-admm"` on all rows from the best point found, on top of the budget: each
+        solves its convex model exactly, lowers the full objective, and measures the stationarity.
+    stationarity_rows
+        Measure the stationarity of the returned point on so many rows, evenly spread, if the method
+        has not; `result.stationarity_rows` says on how many it was.
+    held_out
+        Rows kept out of training, in the form of the problem's data. The point with the lowest
+        median loss on them is returned, and the run ends when it has taken three times the steps
+        that led there. For nets that could learn outliers by heart.
+    checkpoint
+        A folder in which the run keeps itself, every minute or as `Checkpoints(folder, ...)` says.
+        The same call goes on from what it finds there; a run that was over is returned as it was,
+        unless the budget that ended it was raised.
+
+    Ctrl-C ends the run and returns the best point so far; before the first evaluation it raises.
+
+    Under torchrun all processes make the same call and get the same result; the budgets, the seed
+    and the start point of rank 0 count, and callbacks are called on every process.
+    """
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(f"problem must be a Problem; got {type(problem).__name__}.")
+    settings = method_named(method) if isinstance(method, str) else _check_method(method)
+    check_count("seed", seed, minimum=0)
+    if tol is not None:
+        check_positive("tol", tol)
+        if not settings.measures_stationarity:
+            raise InvalidInputError(
+                f"tol needs a method that measures stationarity; {type(settings).__name__} does"
+                ' not. Use method="mbo-admm" or "mbo-sadm", or a budget instead.'
+            )
+    check_count("polish", polish, minimum=0)
+    if stationarity_rows is not None:
+        check_count("stationarity_rows", stationarity_rows)
+    if problem.p == "mse" and (polish or stationarity_rows is not None):
+        raise InvalidInputError(
+            'polish and stationarity_rows need a convex model, which keeps a norm; got p="mse".'
+            " Use p=2, or leave them out."
+        )
+    if held_out is not None and polish:
+        raise CombinationError(
+            "polish lowers the objective from the best point, which held_out keeps from being the"
+            " goal; give one of the two."
+        )
+    told = _check_callbacks(callbacks)
+    check_same_call(problem.communicator, _described(problem, settings, held_out, checkpoint))
+    limit, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
+        (_seconds(max_seconds, max_iter), max_iter, tol, seed, polish, stationarity_rows)
+    )
+    clock = clock_of(problem.communicator)
+    judge = None if held_out is None else HeldOut(problem, held_out)
+    keeper = None
+    if checkpoint is not None:
+        kept_out = None if judge is None else judge.problem.n_rows
+        owner = owner_of(problem, settings, seed, kept_out)
+        keeper = keeper_for(as_checkpoints(checkpoint), owner, problem.communicator)
+    budget = Budget(limit, max_iter, clock)
+    run = Run(problem, settings, budget, tol, told, held_out=judge, keeper=keeper)
+    with _flushed_denormals(), interrupted_together(clock):
+        with keeper or nullcontext():
+            result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
+        if polish and result.status in _POLISHED:
+            exact = Run(problem, method_named("mbo-admm"), Budget(None, polish, clock), tol, told)
+            finer = exact.carry_out(torch.Generator().manual_seed(seed), keep_start=False)
+            result = result.continued(finer)
+        if stationarity_rows is not None and result.stationarity is None:
+            value = sampled_stationarity(problem, result.theta, stationarity_rows)
+            rows = min(stationarity_rows, problem.n_rows)
+            result = replace(result, stationarity=value, stationarity_rows=rows)
+    return result
+
+
+def _check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    several = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
+    if not all(map(callable, several)):
+        raise InvalidInputError(
+            f"callbacks must be functions in a list or tuple, such as [watch]; got {callbacks!r}."
+        )
+    return several
+
+
+def _seconds(told: float | str | None, max_iter: int | None) -> float | None:
+    """The limit of time; by default there is one only where there is no other."""
+    if not isinstance(told, str):
+        return told
+    check_choice("max_seconds", told, ("auto",))
+    return _SECONDS if max_iter is None else None
+
+
+def _described(problem: Problem, method: Method, held_out: Any, checkpoint: Any) -> str:
+    """What all processes must have in common."""
+    shapes = dict(zip(problem.layout.names, problem.layout.shapes, strict=True))
+    rows = "no held-out rows" if held_out is None else "held-out rows"
+    keeps = "no checkpoint" if checkpoint is None else "a checkpoint"
+    told = (f"p={problem.p!r}", problem.penalty.describe(), repr(method), rows, keeps)
+    return f"{', '.join(told)}, parameters {shapes}"
+
+
+def _check_method(method: Any) -> Method:
+    if isinstance(method, type) or not hasattr(method, "candidates"):
+        hint = " Wrap a sub-problem solver as MBO(solver=...)." if hasattr(method, "solve") else ""
+        raise InvalidInputError(
+            "method must be a name or settings such as Probed() or MBO(solver=SADM());"
+            f" got {method!r}.{hint}"
+        )
+    settings: Method = method
+    return settings
+
+
+@contextmanager
+def _flushed_denormals() -> Iterator[None]:
+    """Treat denormal numbers as zero: a collapsed net fills its activations with them."""
+    tiny = torch.full((1,), 1e-40)
+    was_on = float(tiny * 1.0) == 0.0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(was_on)
+
+
+__all__ = ["Callback", "Progress", "minimize"]

@@ -1,0 +1,57 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from proxlin.app.tabular import FitSettings, fit_table
+from proxlin.app.tabular.outcome import Outcome
+
+
+def told(frame, **settings):
+    fitted = fit_table(pd.DataFrame(frame), FitSettings(targets=("y",), **settings))
+    return " ".join(Outcome.of(fitted, "t.csv").metrics["doubts"])
+
+
+@pytest.fixture
+def line():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=300)
+    return {"x": x, "y": 2 * x + 0.1 * generator.normal(size=300)}
+
+
+def test_a_good_fit_raises_none(line):
+    assert told(line) == ""
+
+
+def test_columns_that_say_nothing(line):
+    assert "hardly better" in told({"x": np.random.default_rng(1).normal(size=300), "y": line["y"]})
+
+
+def test_far_features_unless_leverage_is_looked_at(line):
+    line["x"][:3] = 1e6
+    assert "'x' hold(s) cells more than 100" in told(line)
+    assert "robust deviations" not in told(line, leverage=True)
+
+
+def test_a_third_of_the_rows_off_the_line(line):
+    line["y"][::3] += 5
+    assert "it may be the model" in told(line)
+
+
+def test_a_table_with_more_columns_than_rows():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.normal(size=(60, 100))).rename(columns="x{}".format)
+    frame["y"] = frame["x0"] + 0.1 * generator.normal(size=60)
+    assert "knows its own rows too well" in told(frame, regularizer="none")
+
+
+def test_few_rows_make_errors_and_scores_uncertain(line):
+    def of(rows, **settings):
+        return told({name: values[:rows] for name, values in line.items()}, **settings)
+
+    assert "those of 2 test row(s)" in of(12)
+    assert "with 10 training row(s)" in of(12)
+    assert "of 19 test row(s)" in of(95)
+    assert "training row(s)" not in of(95)
+    assert of(100) == ""
+    # Without test rows another sentence says that the errors are of rows already seen.
+    assert "test row(s)" not in of(12, test_share=0.0)

@@ -1,0 +1,248 @@
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from proxlin.app.tabular import FitSettings, RawTable, fit_table, read_table_file
+from proxlin.app.tabular.measures import MIDDLE, MODEL, SQUARES
+from proxlin.app.tabular.outcome import Outcome
+from proxlin.app.tabular.pages import fit_report
+from proxlin.errors import InvalidInputError
+from tests.app.tabular.tables import houses
+
+
+def outcome_of(frame, test=None, **settings):
+    other = None if test is None else RawTable(test)
+    return Outcome.of(fit_table(RawTable(frame), FitSettings(**settings), test=other), "t.csv")
+
+
+def medians(outcome, column):
+    chosen = [error for error in outcome.errors if error.column == column]
+    return {error.predictor: error.median_absolute_error for error in chosen}
+
+
+def test_bad_rows_do_not_move_the_fit_and_are_found():
+    outcome = outcome_of(houses(400, bad=40), targets=("price",))
+    errors = medians(outcome, "price")
+    assert errors[MODEL] < 2000 < errors[SQUARES] / 5
+    assert errors[MODEL] < errors[MIDDLE] / 5
+    bad = outcome.fitted.train.rows <= 40
+    assert outcome.trained.flags[bad].all()
+    assert outcome.trained.flags[~bad].mean() < 0.05
+    assert all(one.row <= 40 and one.outlier for one in outcome.worst)
+    first = outcome.worst[0].cells[0]
+    assert float(first.got) > 5 * float(first.expected)
+
+
+def test_without_targets_gross_cells_neither_bend_the_code_nor_hide():
+    frame = houses(300, bad=30).drop(columns="town")
+    outcome = outcome_of(frame)
+    bad = outcome.fitted.train.rows <= 30
+    assert outcome.trained.flags[bad].mean() > 0.9
+    assert outcome.worst[0].cells[0].column == "price"
+
+
+def test_the_split_depends_on_the_seed_alone_and_shares_no_row():
+    frame = houses()
+    parts = [fit_table(RawTable(frame), FitSettings(targets=("price",), seed=s)) for s in (0, 0, 1)]
+    rows = [part.test.rows.tolist() for part in parts]
+    assert rows[0] == rows[1] != rows[2]
+    assert len(rows[0]) == 24
+    assert not set(rows[0]) & set(parts[0].train.rows.tolist())
+    assert "20%" in parts[0].tested_on
+
+
+def test_the_encoding_knows_the_training_rows_alone():
+    frame = houses()
+    first = fit_table(RawTable(frame), FitSettings(targets=("price",)))
+    changed = frame.copy()
+    changed.loc[first.test.rows - 1, ["area", "price"]] *= 100
+    second = fit_table(RawTable(changed), FitSettings(targets=("price",)))
+    assert second.model.encoding == first.model.encoding
+    new = houses(20, seed=3)
+    pd.testing.assert_frame_equal(second.model.predict(new), first.model.predict(new))
+
+
+def test_targets_are_scaled_as_they_are_read_even_if_a_test_row_decides_how():
+    frame = pd.DataFrame({"x": range(40), "y": [f"{1 + row / 1000:.3f}" for row in range(40)]})
+    frame["y"] = frame["y"].str.replace(".", ",")  # 1,005 alone could mean a thousand and five
+    split = fit_table(frame, FitSettings(targets=("x",)))
+    frame.loc[split.test.rows - 1, "y"] = "1,5"
+    (target,) = fit_table(frame, FitSettings(targets=("y",))).model.encoding.targets
+    assert target.reading.comma
+    assert 1 <= target.center < 1.04
+    assert 0 < target.scale < 0.04
+
+
+def test_a_target_that_differs_in_test_rows_alone_is_refused():
+    frame = pd.DataFrame({"x": range(40), "y": 5.0, "z": np.arange(40) ** 2})
+    split = fit_table(frame, FitSettings(targets=("x",)))
+    frame.loc[split.test.rows - 1, "y"] = 6.0
+    with pytest.raises(InvalidInputError, match="always 5 in the training rows"):
+        fit_table(frame, FitSettings(targets=("y",)))
+
+
+def test_rows_without_a_target_are_left_out_and_said():
+    frame = houses()
+    frame.loc[5, "price"] = np.nan
+    fitted = fit_table(RawTable(frame), FitSettings(targets=("price",)))
+    assert "1 row(s) without a target were left out." in fitted.notes
+    assert 6 not in {*fitted.train.rows, *fitted.test.rows}
+
+
+def test_a_test_table_of_its_own_and_no_test_rows_at_all():
+    outcome = outcome_of(houses(), houses(30, bad=0, seed=5), targets=("price",))
+    assert len(outcome.fitted.train.rows) == 120
+    assert len(outcome.fitted.test.rows) == 30
+    seen = outcome_of(houses(), targets=("price",), test_share=0.0)
+    assert "has seen" in seen.fitted.tested_on
+    assert len(seen.predictions()) == 120
+
+
+def test_many_columns_for_few_rows_get_a_ridge_and_it_is_said():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.normal(size=(30, 20))).rename(columns="x{}".format)
+    fitted = fit_table(RawTable(frame), FitSettings(targets=("x0",)))
+    assert any("ridge" in note for note in fitted.notes)
+    assert fitted.model.estimator.regularizer == "ridge"
+
+
+def test_an_identifier_is_used_if_there_is_nothing_else():
+    frame = pd.DataFrame({"x": range(30), "y": [2.0 * x + 1 for x in range(30)]})
+    fitted = fit_table(RawTable(frame), FitSettings(targets=("y",)))
+    np.testing.assert_allclose(fitted.model.predict(frame)["y"], frame["y"], atol=1e-6)
+    several = frame.assign(z=np.sin(frame["x"]))
+    assert "'x' is left out" in fit_table(RawTable(several), FitSettings(targets=("y",))).notes[0]
+
+
+def test_predictions_hold_targets_residuals_and_scores():
+    outcome = outcome_of(houses(), targets=("price", "rooms"))
+    table = outcome.predictions()
+    np.testing.assert_allclose(
+        table["price"] - table["predicted price"], table["residual price"], rtol=1e-12
+    )
+    frame = houses()
+    np.testing.assert_array_equal(table["price"], frame["price"].to_numpy()[table["row"] - 1])
+    assert ((table["outlier score"] > 3.5) == (table["outlier"] == "yes")).all()
+
+
+def test_the_report_escapes_what_comes_from_the_table():
+    frame = houses().rename(columns={"area": "<script>alert(1)</script>", "price": "$x_{ % ß 価"})
+    outcome = outcome_of(frame, targets=("$x_{ % ß 価",))
+    page = fit_report(outcome, "proxlin fit t.csv")
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    for word in ("What was run", "least squares", "Rows that do not fit", "Coefficients"):
+        assert word in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"targets": ("prise",)}, "Did you mean 'price'"),
+        ({"targets": ("town",)}, "must hold numbers"),
+        ({"targets": ("price",), "features": ("aera",)}, "Did you mean 'area'"),
+        ({"targets": ("price",), "drop": ("zzz",)}, "--drop: the table has no column 'zzz'"),
+        ({"targets": ("price",), "drop": ("area", "rooms", "town")}, "are left to learn from"),
+        ({"targets": ("price",), "features": ("price",)}, "is a target"),
+        ({"targets": ("price", "price")}, "named twice"),
+        ({"targets": ("price",), "model": "autoencoder"}, "has no targets"),
+        ({"model": "linear"}, "needs --targets"),
+        ({"targets": ("price",), "model": "linear", "hidden": (3,)}, "--hidden"),
+        ({"targets": ("price",), "code": 3}, "--code"),
+        ({"reweight": True}, "--targets"),
+        (
+            {"targets": ("price",), "hidden": (3,), "regularizer": "ridge", "alpha": "auto"},
+            "linear",
+        ),
+        ({"targets": ("price",), "alpha": 0.1}, "--regularizer"),
+        ({"targets": ("price",), "p": 0.5}, ">= 1"),
+        ({"targets": ("price",), "test_share": 1.0}, "< 1"),
+        ({"targets": ("price",), "seconds": 0.0}, "> 0"),
+        ({"targets": ("price",), "seed": -1}, "seed"),
+    ],
+)
+def test_bad_settings_are_refused_in_a_sentence(settings, told):
+    with pytest.raises(InvalidInputError) as caught:
+        fit_table(RawTable(houses()), FitSettings(**settings))
+    assert told in str(caught.value)
+
+
+def test_pandas_tables_whatever_their_index_and_names():
+    frame = houses().set_index(np.arange(120)[::-1] * 3).rename(columns={"rooms": 7})
+    found = fit_table(frame, FitSettings(targets=("price",)), test=frame)
+    known = fit_table(RawTable(houses()), FitSettings(targets=("price",), test_share=0.0))
+    np.testing.assert_array_equal(found.model.estimator.coef_, known.model.estimator.coef_)
+    judged = found.model.judge(frame)
+    assert found.model.explain(frame, judged.worst(1), judged)[0].row <= 12
+    assert len(found.model.predict(frame)) == 120
+    with pytest.raises(InvalidInputError, match="'a' comes more than once"):
+        fit_table(pd.DataFrame([[1, 2]], columns=["a", "a"]), FitSettings())
+    with pytest.raises(InvalidInputError, match="must be a pandas DataFrame"):
+        fit_table([[1, 2]], FitSettings())
+
+
+def test_targets_of_absurd_sizes_end_without_a_warning():
+    target = [5e-324, 1e150, 1e-320, 1e150, 5e-324, -1e150, 1e-320, 5e-324] * 4
+    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=32), "y": target})
+    for leverage in (False, True):
+        outcome = outcome_of(frame, targets=("y",), leverage=leverage)
+        assert np.isfinite(outcome.trained.scores).all()
+
+
+def test_one_row_cannot_be_learned_from():
+    frame = houses(2, bad=0)
+    with pytest.raises(InvalidInputError):
+        fit_table(RawTable(frame), FitSettings(targets=("price",)))
+
+
+@pytest.mark.parametrize("p", [1.5, float("inf"), "mse"])
+def test_every_norm_can_be_written_down(p):
+    frame = houses().rename(columns={"price": "outlier", "rooms": "row"})
+    outcome = outcome_of(frame, targets=("outlier", "row"), p=p)
+    files = outcome.files(fit_report(outcome, "proxlin fit t.csv"))
+    json.loads(files["metrics.json"], parse_constant=pytest.fail)
+    table = outcome.predictions()
+    assert list(table.columns[:3]) == ["row", "outlier (target)", "predicted outlier"]
+    assert table["row"].tolist() == outcome.fitted.test.rows.tolist()
+
+
+@pytest.mark.slow
+def test_a_million_rows_of_csv(tmp_path):
+    generator = np.random.default_rng(0)
+    count = 1_000_000
+    a, b = generator.normal(size=(2, count)).round(3)
+    kind = generator.choice(["x", "y", "z"], count)
+    target = (2 * a - b + (kind == "x") + 0.1 * generator.normal(size=count)).round(3)
+    target[: count // 20] *= 30
+    path = tmp_path / "million.csv"
+    pd.DataFrame({"a": a, "b": b, "kind": kind, "y": target}).to_csv(path, index=False)
+    outcome = Outcome.of(fit_table(read_table_file(path), FitSettings(targets=("y",))), path.name)
+    errors = medians(outcome, "y")
+    assert 10 * errors[MODEL] < min(1, errors[SQUARES])
+    assert len(outcome.fitted.train.rows) == 800_000
+    page = fit_report(outcome, "proxlin fit million.csv")
+    assert len(page) < 3_000_000  # a browser opens it: not every row is drawn
+
+
+@pytest.mark.skipif(
+    "PROXLIN_DATA" not in os.environ, reason="PROXLIN_DATA does not name a folder with the data"
+)
+@pytest.mark.parametrize(("name", "targets"), [("enb", ("Y1", "Y2")), ("jura", ("Cd", "Co", "Cu"))])
+def test_real_arff_tables(name, targets):
+    path = Path(os.environ["PROXLIN_DATA"]) / "multi-target" / f"{name}.arff.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there")
+    table = read_table_file(path)
+    clean = Outcome.of(fit_table(table, FitSettings(targets=targets)), path.name)
+    frame = table.frame.copy()
+    bad = np.random.default_rng(0).choice(len(frame), len(frame) // 5, replace=False)
+    columns = [frame.columns.get_loc(target) for target in targets]
+    frame.iloc[bad, columns] = 10 * frame.iloc[bad, columns].to_numpy() + 50
+    dirty = Outcome.of(fit_table(RawTable(frame), FitSettings(targets=targets)), path.name)
+    for target in targets:
+        assert medians(clean, target)[MODEL] < 0.9 * medians(clean, target)[MIDDLE]
+        assert medians(dirty, target)[MODEL] < 0.7 * medians(dirty, target)[SQUARES]

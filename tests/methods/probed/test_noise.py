@@ -1,0 +1,104 @@
+"""The batch size follows from how far the slopes of batches agree."""
+
+import math
+
+import pytest
+import torch
+
+from proxlin import Lasso, Probed, Problem, Ridge
+from proxlin.methods.contract import Budget
+from proxlin.methods.curvature import LayeredCurvature, layer_pieces
+from proxlin.methods.probed.batch_probe import look
+from proxlin.methods.probed.noise import Noise
+from proxlin.models import linear_regressor, mlp_regressor
+
+
+def settled(noise, size, ratio, looks=60):
+    """The size after many looks, where twice the rows bring half the noise."""
+    for _ in range(looks):
+        size = noise.fitting(size, ratio * 64 / size, 1.0)
+    return size
+
+
+def test_more_noise_means_more_rows():
+    sizes = [settled(Noise(8, 1024), 64, ratio) for ratio in (0.01, 1.0, 4.0, 1000.0)]
+    assert sizes[0] == 8
+    assert sizes[3] == 1024
+    assert sizes == sorted(sizes)
+
+
+def test_size_stays_where_noise_fits():
+    noise = Noise(8, 1024)
+    assert settled(noise, 64, 1.0) == 64
+    assert settled(noise, 64, 1.0) == 64
+
+
+def test_one_wild_look_costs_one_doubling():
+    noise = Noise(8, 1024)
+    assert settled(noise, 64, 0.9) == 64
+    size = noise.fitting(64, 1e30, 1.0)
+    assert settled(noise, size, 0.9) <= 128
+
+
+def test_a_slope_of_zero_says_nothing():
+    noise = Noise(8, 1024)
+    for pair in ((0.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (1.0, math.nan)):
+        assert noise.fitting(64, *pair) == 64
+    assert noise.looks == 0
+
+
+def test_doubt_is_as_large_as_the_error_of_the_gradient():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(20_000, 3, generator=generator)
+    y = x.sum(1, keepdim=True) + torch.randn(20_000, 1, generator=generator)
+    problem = Problem(linear_regressor(3), (x, y), "mse")
+    theta = problem.theta()
+    exact = look(problem, theta, problem.take(slice(None)), 1e-2, generator, parts=0)
+    assert exact.doubt is None
+    errors, doubts = [], []
+    for start in range(0, 20_000, 50):
+        seen = look(
+            problem, theta, problem.take(slice(start, start + 50)), 1e-2, generator, parts=2
+        )
+        errors.append(float((seen.gradient - exact.gradient).square().sum()))
+        doubts.append(float(seen.doubt.square().sum()))
+    assert 0.8 < sum(doubts) / sum(errors) < 1.25
+
+
+def table(n=60_000, noise=1.0):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, 10, generator=generator)
+    return x, x @ torch.ones(10, 1) + noise * torch.randn(n, 1, generator=generator)
+
+
+def run(problem, method, steps):
+    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
+    budget = Budget(None, steps)
+    first = state.batches.batch_size
+    for _ in range(steps):
+        method.step(problem, state, budget)
+        budget.iteration += 1
+    return first, state.batches.batch_size
+
+
+@pytest.mark.parametrize("regularizer", [Ridge(1e-6), Lasso(1e-6)])
+def test_batches_shrink_where_all_rows_say_the_same(regularizer):
+    problem = Problem(linear_regressor(10), table(noise=0.0), "mse", regularizer=regularizer)
+    assert run(problem, Probed(), 100) == (1024, 512)
+
+
+def test_batches_stay_large_at_a_noisy_optimum_and_a_given_size_stays():
+    problem = Problem(linear_regressor(10), table(), 2.0, regularizer=Ridge(1e-3))
+    assert run(problem, Probed(), 150) == (1024, 1024)
+    assert run(problem, Probed(batch_size=100), 150) == (100, 100)
+
+
+def test_wide_layers_cost_as_much_as_many_rows():
+    def rows(net, inputs):
+        problem = Problem(net, (torch.zeros(2, inputs), torch.zeros(2, 4)), 2.0)
+        pieces = layer_pieces(problem.layout, problem.network)
+        return LayeredCurvature(pieces, problem.theta()).rows_of_a_solve
+
+    assert rows(mlp_regressor(20, 4, hidden=(8,)), 20) == 0  # a block for each unit
+    wide = rows(mlp_regressor(600, 4, hidden=(300,)), 600)
+    assert 250 < wide < 300  # a third of units and inputs together

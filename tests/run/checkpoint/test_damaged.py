@@ -1,0 +1,146 @@
+"""Checkpoints that are damaged, foreign or too new are refused by name; the one before is used."""
+
+import json
+import logging
+import shutil
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxlin import Adam, Checkpoints, Ridge, minimize
+from proxlin.errors import CheckpointError
+from proxlin.run.checkpoint.folder import FORMAT, Shelf
+from proxlin.run.storage.checked_json import opened, sealed
+from tests.run.checkpoint.conftest import waiting
+from tests.run.checkpoint.runs import CrashError, problem, run, timeless
+
+
+@pytest.fixture(scope="module")
+def broken_off(tmp_path_factory):
+    """The folder of a run that crashed at step 20, with checkpoints of the steps 9 and 18."""
+    folder = tmp_path_factory.mktemp("run")
+    with waiting(), pytest.raises(CrashError):
+        run("adam", checkpoint=Checkpoints(folder, every_steps=9), crash_at=20)
+    assert Shelf(folder).numbers() == [1, 2]
+    return folder
+
+
+@pytest.fixture
+def folder(broken_off, tmp_path):
+    return shutil.copytree(broken_off, tmp_path / "run")
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def swap(path):
+    """The file of the other checkpoint, itself whole."""
+    shutil.copy(path.with_name(path.name.replace("2", "1")), path)
+
+
+def foreign(path):
+    path.write_text('{"weights": [1, 2, 3]}')
+
+
+def newer(path):
+    content = opened(json.loads(path.read_bytes())) | {"format": FORMAT + 1}
+    path.write_bytes(sealed(content))
+
+
+DAMAGE = [
+    (truncate, "json", "is damaged"),
+    (flip, "json", "is damaged"),
+    (empty, "json", "is damaged"),
+    (foreign, "json", "is no checkpoint of proxlin"),
+    (newer, "json", "has format 2, newer than the 1 that this version reads; update proxlin"),
+    (truncate, "safetensors", "bytes; got"),
+    (flip, "safetensors", "is damaged: its checksum is wrong"),
+    (swap, "safetensors", "bytes; got"),
+    (foreign, "safetensors", "bytes; got"),
+    (lambda path: path.unlink(), "safetensors", "cannot be read: No such file"),
+]
+
+
+@pytest.mark.parametrize(("damage", "suffix", "words"), DAMAGE)
+def test_the_checkpoint_before_is_used(damage, suffix, words, folder, caplog):
+    spoilt = Shelf(folder).path(2, suffix)
+    damage(spoilt)
+    with caplog.at_level(logging.WARNING, logger="proxlin"):
+        found = run("adam", checkpoint=folder)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert str(spoilt) in warning
+    assert words in warning
+    whole = run("adam")
+    assert torch.equal(found.theta, whole.theta)
+    assert timeless(found) == timeless(whole)
+
+
+def test_without_any_whole_one_the_error_says_what_is_wrong_with_each(folder, caplog):
+    truncate(Shelf(folder).path(1))
+    flip(Shelf(folder).path(2, "safetensors"))
+    with pytest.raises(CheckpointError, match="empty this one to begin anew") as caught:
+        run("adam", checkpoint=folder)
+    assert "checkpoint-000001.json is damaged" in str(caught.value)
+    assert "checkpoint-000002.safetensors is damaged" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(place=st.integers(min_value=0), bit=st.integers(0, 7), suffix=st.sampled_from(["json", "t"]))
+def test_no_flipped_bit_is_taken_for_the_truth(broken_off, place, bit, suffix):
+    shelf = Shelf(broken_off)
+    path = shelf.path(2, "json" if suffix == "json" else "safetensors")
+    told, content = shelf.read(2)[0].tree, path.read_bytes()
+    spoilt = bytearray(content)
+    spoilt[place % len(spoilt)] ^= 1 << bit
+    try:
+        path.write_bytes(spoilt)
+        try:
+            found = shelf.read(2)[0].tree
+        except CheckpointError:
+            return
+        assert found == told  # such as a blank in the place of the last line break
+    finally:
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (lambda: (problem(n=119), Adam(batch_size=32), 0), "its rows: 120; here: 119"),
+        (lambda: (problem(width=39), Adam(batch_size=32), 0), "its parameters: ['0.weight'"),
+        (lambda: (problem(p=2), Adam(batch_size=32), 0), "its p: 1.0; here: 2.0"),
+        (
+            lambda: (problem(regularizer=Ridge(1e-3)), Adam(batch_size=32), 0),
+            "its terms: g = 0; C = everything; here: g = Ridge(weight=0.001)",
+        ),
+        (lambda: (problem(), Adam(batch_size=31), 0), "its method: Adam("),
+        (lambda: (problem(), "sgd", 0), "here: SGD("),
+        (lambda: (problem(), Adam(batch_size=32), 1), "its seed: 0; here: 1"),
+        (
+            lambda: (problem(seed=5), Adam(batch_size=32), 0),
+            "The data or the residual have changed",
+        ),
+    ],
+)
+def test_the_checkpoint_of_another_run_is_refused(other, words, folder):
+    task, method, seed = other()
+    before = task.theta()
+    with pytest.raises(CheckpointError) as caught:
+        minimize(task, method, max_iter=40, max_seconds=None, seed=seed, checkpoint=folder)
+    assert words in str(caught.value)
+    assert torch.equal(task.theta(), before)
+    assert Shelf(folder).numbers() == [1, 2]

@@ -1,0 +1,112 @@
+"""Rows held out of training choose the point of a run that is returned."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from proxlin import Problem, Status, minimize
+from proxlin.data import add_outliers, load_dataset
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.run.held_out import HeldOut
+
+
+def wave(rows: int, seed: int, noise: float = 0.3) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.linspace(-1, 1, rows)[:, None]
+    return x, torch.sin(3 * x) + noise * torch.randn(rows, 1, generator=generator)
+
+
+def wide_net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(1, 60), nn.Tanh(), nn.Linear(60, 1))
+
+
+def test_the_point_returned_is_the_best_by_the_held_out_rows() -> None:
+    problem = Problem(wide_net(), wave(30, 1), p=2)
+    points: list[Tensor] = []
+    held = wave(50, 2)
+    result = minimize(
+        problem, max_seconds=None, max_iter=100, held_out=held,
+        callbacks=[lambda told: points.append(told.theta.clone())],
+    )  # fmt: skip
+    other = problem.with_data(held)
+    chosen = other.row_losses(result.theta).median()
+    assert all(chosen <= other.row_losses(theta).median() for theta in points)
+    assert result.objective == pytest.approx(problem.objective(result.theta))
+    assert torch.equal(result.theta, problem.theta())
+    assert "held_out" in result.history.frame()
+
+
+def test_outliers_are_not_learned_by_heart() -> None:
+    digits = load_dataset("digits")
+    upper, lower = digits.x_train[:300, 0, :4].flatten(1), digits.x_train[:300, 0, 4:].flatten(1)
+    dirty, _ = add_outliers(lower, 0.2, seed=0)
+    kept, held = slice(0, 200), slice(200, 300)
+
+    def error(**settings: Any) -> float:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 32))
+        problem = Problem(net, (upper[kept], dirty[kept]), p=1)
+        minimize(problem, max_seconds=None, max_iter=40, **settings)
+        with torch.no_grad():
+            return float((net(upper[held]) - lower[held]).abs().mean())
+
+    assert error(held_out=(upper[held], dirty[held])) < 0.6 * error()
+
+
+def test_a_run_ends_when_the_best_point_lies_far_back() -> None:
+    problem = Problem(wide_net(), wave(25, 4), p=2)
+    x, y = wave(100, 5)
+    result = minimize(problem, max_seconds=None, max_iter=1000, held_out=(x, -y))
+    assert result.status is Status.HELD_OUT
+    assert result.iterations < 200
+
+
+def test_looks_become_rarer_and_patience_grows_with_the_steps() -> None:
+    problem = Problem(nn.Linear(1, 1), wave(10, 0), p=1)
+    judge = HeldOut(problem, wave(10, 1))
+    looks = []
+    for iteration in range(1000):
+        if judge.due(iteration):
+            judge.look([torch.full((2,), 1.0 + iteration)], iteration)
+            looks.append(iteration)
+    assert looks[:3] == [0, 1, 2]
+    assert len(looks) < 80
+    assert judge.best_at == 0
+    assert not judge.hopeless(59)
+    assert judge.hopeless(60)
+    judge.best_at = 100
+    assert not judge.hopeless(299)
+
+
+def test_a_point_without_a_loss_is_never_the_best() -> None:
+    judge = HeldOut(Problem(nn.Linear(1, 1), wave(10, 0), p=1), wave(10, 1))
+    judge.look([torch.full((2,), torch.nan)], 0)
+    judge.look([torch.full((2,), torch.nan), torch.ones(2)], 1)
+    assert judge.theta is not None
+    assert torch.equal(judge.theta, torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("held_out", "sentence"),
+    [
+        (torch.zeros(3, 1), "shape of its target"),
+        (
+            (torch.zeros(3, 1), torch.zeros(3, 1, dtype=torch.float64)),
+            "must have the module's type",
+        ),
+        ("rows", "data must be a tensor"),
+    ],
+)
+def test_rows_of_another_form_are_refused(held_out: object, sentence: str) -> None:
+    problem = Problem(nn.Linear(1, 2), (torch.zeros(5, 1), torch.zeros(5, 2)), p=1)
+    with pytest.raises(InvalidInputError, match=sentence):
+        minimize(problem, max_iter=1, held_out=held_out)
+
+
+def test_polishing_towards_another_goal_is_refused() -> None:
+    problem = Problem(nn.Linear(1, 1), wave(10, 0), p=1)
+    with pytest.raises(CombinationError, match="give one of the two"):
+        minimize(problem, max_iter=1, held_out=wave(5, 1), polish=1)
