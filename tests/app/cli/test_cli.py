@@ -8,8 +8,8 @@ import matplotlib.image
 import pytest
 
 import proxlin
-from proxlin.app.cli import main as cli
 from proxlin.app.cli import demo, terminal
+from proxlin.app.cli import main as cli
 from proxlin.methods.contract import Status
 from proxlin.paper.demo import SharePoint, training
 

@@ -18,8 +18,8 @@ from proxlin.app.tabular.folder import check_destination, write_folder
 from proxlin.app.tabular.saved import model_files
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage.lock import locked
-from tests.data.ways import unprivileged
 from tests.app.tabular.tables import houses
+from tests.data.ways import unprivileged
 
 KINDS = {
     "linear": FitSettings(targets=("price",)),

@@ -1,4 +1,4 @@
-"""One run of a case in a process of its own: `python -m tests.run.checkpoint.child FOLDER CASE ...`.
+"""One run of a case in a process of its own: `child.py FOLDER CASE ...`.
 
 It prints the step at each evaluation, and at the end a fingerprint of its result.
 """
