@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table
-from proxlin.app.tabular.outcome import Outcome
-from proxlin.app.tabular.pages import fit_report
-from tests.app.tabular.tables import houses
+from proxlin.app.tabular.fit_report import fit_report
+from proxlin.app.tabular.fit_summary import FitSummary
+from tests.app.tabular.houses import houses
 
 PICTURES = "() => document.querySelectorAll('figure.picture svg').length"
 
@@ -17,9 +17,9 @@ def report(request, tmp_path_factory):
     targets = () if request.param is None else (request.param,)
     frame = houses().rename(columns={"area": "an area with a name that is longer than a phone"})
     settings = FitSettings(targets=targets, seconds=1.0)
-    outcome = Outcome.of(fit_table(RawTable(frame), settings), "house.csv")
+    summary = FitSummary.of(fit_table(RawTable(frame), settings), "house.csv")
     path = tmp_path_factory.mktemp("fit") / "report.html"
-    path.write_text(fit_report(outcome, "proxlin fit house.csv"), encoding="utf-8")
+    path.write_text(fit_report(summary, "proxlin fit house.csv"), encoding="utf-8")
     return path
 
 

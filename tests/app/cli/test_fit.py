@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxlin.estimators import RobustRegressor, regression_learner
 from proxlin.estimators.net_fit import regression_problem
 from proxlin.run.checkpoint import Keeper
-from tests.app.tabular.tables import houses
+from tests.app.tabular.houses import houses
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@ import json
 
 import pandas as pd
 
-from tests.app.tabular.tables import houses
+from tests.app.tabular.houses import houses
 
 
 def test_cells_of_numbers_are_written_as_numbers_whatever_the_table_wrote(run, tmp_path):

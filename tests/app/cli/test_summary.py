@@ -1,4 +1,4 @@
-from tests.app.tabular.tables import houses
+from tests.app.tabular.houses import houses
 
 
 def test_r2_is_shown_in_plain_decimals(run, tmp_path):

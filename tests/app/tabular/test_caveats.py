@@ -3,12 +3,12 @@ import pandas as pd
 import pytest
 
 from proxlin.app.tabular import FitSettings, fit_table
-from proxlin.app.tabular.outcome import Outcome
+from proxlin.app.tabular.fit_summary import FitSummary
 
 
 def told(frame, **settings):
     fitted = fit_table(pd.DataFrame(frame), FitSettings(targets=("y",), **settings))
-    return " ".join(Outcome.of(fitted, "t.csv").metrics["doubts"])
+    return " ".join(FitSummary.of(fitted, "t.csv").metrics["caveats"])
 
 
 @pytest.fixture

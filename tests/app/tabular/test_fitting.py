@@ -7,42 +7,42 @@ import pandas as pd
 import pytest
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, read_table_file
-from proxlin.app.tabular.measures import MIDDLE, MODEL, SQUARES
-from proxlin.app.tabular.outcome import Outcome
-from proxlin.app.tabular.pages import fit_report
+from proxlin.app.tabular.fit_report import fit_report
+from proxlin.app.tabular.fit_summary import FitSummary
+from proxlin.app.tabular.yardsticks import MIDDLE, MODEL, SQUARES
 from proxlin.errors import InvalidInputError
-from tests.app.tabular.tables import houses
+from tests.app.tabular.houses import houses
 
 
 def outcome_of(frame, test=None, **settings):
     other = None if test is None else RawTable(test)
-    return Outcome.of(fit_table(RawTable(frame), FitSettings(**settings), test=other), "t.csv")
+    return FitSummary.of(fit_table(RawTable(frame), FitSettings(**settings), test=other), "t.csv")
 
 
-def medians(outcome, column):
-    chosen = [error for error in outcome.errors if error.column == column]
+def medians(summary, column):
+    chosen = [error for error in summary.errors if error.column == column]
     return {error.predictor: error.median_absolute_error for error in chosen}
 
 
 def test_bad_rows_do_not_move_the_fit_and_are_found():
-    outcome = outcome_of(houses(400, bad=40), targets=("price",))
-    errors = medians(outcome, "price")
+    summary = outcome_of(houses(400, bad=40), targets=("price",))
+    errors = medians(summary, "price")
     assert errors[MODEL] < 2000 < errors[SQUARES] / 5
     assert errors[MODEL] < errors[MIDDLE] / 5
-    bad = outcome.fitted.train.rows <= 40
-    assert outcome.trained.flags[bad].all()
-    assert outcome.trained.flags[~bad].mean() < 0.05
-    assert all(one.row <= 40 and one.outlier for one in outcome.worst)
-    first = outcome.worst[0].cells[0]
+    bad = summary.fitted.train.rows <= 40
+    assert summary.trained.flags[bad].all()
+    assert summary.trained.flags[~bad].mean() < 0.05
+    assert all(one.row <= 40 and one.outlier for one in summary.worst)
+    first = summary.worst[0].cells[0]
     assert float(first.got) > 5 * float(first.expected)
 
 
 def test_without_targets_gross_cells_neither_bend_the_code_nor_hide():
     frame = houses(300, bad=30).drop(columns="town")
-    outcome = outcome_of(frame)
-    bad = outcome.fitted.train.rows <= 30
-    assert outcome.trained.flags[bad].mean() > 0.9
-    assert outcome.worst[0].cells[0].column == "price"
+    summary = outcome_of(frame)
+    bad = summary.fitted.train.rows <= 30
+    assert summary.trained.flags[bad].mean() > 0.9
+    assert summary.worst[0].cells[0].column == "price"
 
 
 def test_the_split_depends_on_the_seed_alone_and_shares_no_row():
@@ -94,9 +94,9 @@ def test_rows_without_a_target_are_left_out_and_said():
 
 
 def test_a_test_table_of_its_own_and_no_test_rows_at_all():
-    outcome = outcome_of(houses(), houses(30, bad=0, seed=5), targets=("price",))
-    assert len(outcome.fitted.train.rows) == 120
-    assert len(outcome.fitted.test.rows) == 30
+    summary = outcome_of(houses(), houses(30, bad=0, seed=5), targets=("price",))
+    assert len(summary.fitted.train.rows) == 120
+    assert len(summary.fitted.test.rows) == 30
     seen = outcome_of(houses(), targets=("price",), test_share=0.0)
     assert "has seen" in seen.fitted.tested_on
     assert len(seen.predictions()) == 120
@@ -119,8 +119,8 @@ def test_an_identifier_is_used_if_there_is_nothing_else():
 
 
 def test_predictions_hold_targets_residuals_and_scores():
-    outcome = outcome_of(houses(), targets=("price", "rooms"))
-    table = outcome.predictions()
+    summary = outcome_of(houses(), targets=("price", "rooms"))
+    table = summary.predictions()
     np.testing.assert_allclose(
         table["price"] - table["predicted price"], table["residual price"], rtol=1e-12
     )
@@ -131,8 +131,8 @@ def test_predictions_hold_targets_residuals_and_scores():
 
 def test_the_report_escapes_what_comes_from_the_table():
     frame = houses().rename(columns={"area": "<script>alert(1)</script>", "price": "$x_{ % ß 価"})
-    outcome = outcome_of(frame, targets=("$x_{ % ß 価",))
-    page = fit_report(outcome, "proxlin fit t.csv")
+    summary = outcome_of(frame, targets=("$x_{ % ß 価",))
+    page = fit_report(summary, "proxlin fit t.csv")
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)" in page
     for word in ("What was run", "least squares", "Rows that do not fit", "Coefficients"):
@@ -189,8 +189,8 @@ def test_targets_of_absurd_sizes_end_without_a_warning():
     target = [5e-324, 1e150, 1e-320, 1e150, 5e-324, -1e150, 1e-320, 5e-324] * 4
     frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=32), "y": target})
     for leverage in (False, True):
-        outcome = outcome_of(frame, targets=("y",), leverage=leverage)
-        assert np.isfinite(outcome.trained.scores).all()
+        summary = outcome_of(frame, targets=("y",), leverage=leverage)
+        assert np.isfinite(summary.trained.scores).all()
 
 
 def test_one_row_cannot_be_learned_from():
@@ -202,12 +202,12 @@ def test_one_row_cannot_be_learned_from():
 @pytest.mark.parametrize("p", [1.5, float("inf"), "mse"])
 def test_every_norm_can_be_written_down(p):
     frame = houses().rename(columns={"price": "outlier", "rooms": "row"})
-    outcome = outcome_of(frame, targets=("outlier", "row"), p=p)
-    files = outcome.files(fit_report(outcome, "proxlin fit t.csv"))
+    summary = outcome_of(frame, targets=("outlier", "row"), p=p)
+    files = summary.files(fit_report(summary, "proxlin fit t.csv"))
     json.loads(files["metrics.json"], parse_constant=pytest.fail)
-    table = outcome.predictions()
+    table = summary.predictions()
     assert list(table.columns[:3]) == ["row", "outlier (target)", "predicted outlier"]
-    assert table["row"].tolist() == outcome.fitted.test.rows.tolist()
+    assert table["row"].tolist() == summary.fitted.test.rows.tolist()
 
 
 @pytest.mark.slow
@@ -220,11 +220,13 @@ def test_a_million_rows_of_csv(tmp_path):
     target[: count // 20] *= 30
     path = tmp_path / "million.csv"
     pd.DataFrame({"a": a, "b": b, "kind": kind, "y": target}).to_csv(path, index=False)
-    outcome = Outcome.of(fit_table(read_table_file(path), FitSettings(targets=("y",))), path.name)
-    errors = medians(outcome, "y")
+    summary = FitSummary.of(
+        fit_table(read_table_file(path), FitSettings(targets=("y",))), path.name
+    )
+    errors = medians(summary, "y")
     assert 10 * errors[MODEL] < min(1, errors[SQUARES])
-    assert len(outcome.fitted.train.rows) == 800_000
-    page = fit_report(outcome, "proxlin fit million.csv")
+    assert len(summary.fitted.train.rows) == 800_000
+    page = fit_report(summary, "proxlin fit million.csv")
     assert len(page) < 3_000_000  # a browser opens it: not every row is drawn
 
 
@@ -237,12 +239,12 @@ def test_real_arff_tables(name, targets):
     if not path.exists():
         pytest.skip(f"{path.name} is not there")
     table = read_table_file(path)
-    clean = Outcome.of(fit_table(table, FitSettings(targets=targets)), path.name)
+    clean = FitSummary.of(fit_table(table, FitSettings(targets=targets)), path.name)
     frame = table.frame.copy()
     bad = np.random.default_rng(0).choice(len(frame), len(frame) // 5, replace=False)
     columns = [frame.columns.get_loc(target) for target in targets]
     frame.iloc[bad, columns] = 10 * frame.iloc[bad, columns].to_numpy() + 50
-    dirty = Outcome.of(fit_table(RawTable(frame), FitSettings(targets=targets)), path.name)
+    dirty = FitSummary.of(fit_table(RawTable(frame), FitSettings(targets=targets)), path.name)
     for target in targets:
         assert medians(clean, target)[MODEL] < 0.9 * medians(clean, target)[MIDDLE]
         assert medians(dirty, target)[MODEL] < 0.7 * medians(dirty, target)[SQUARES]

@@ -18,9 +18,9 @@ from proxlin.app.cli.stages import Stages
 from proxlin.app.cli.terminal import console, printable, say
 from proxlin.app.tabular import FitSettings, fit_table, read_table_file
 from proxlin.app.tabular.columns import show_plain
-from proxlin.app.tabular.folder import check_destination, write_folder
-from proxlin.app.tabular.outcome import Outcome
-from proxlin.app.tabular.pages import fit_report, lead
+from proxlin.app.tabular.fit_report import fit_report, lead
+from proxlin.app.tabular.fit_summary import FitSummary
+from proxlin.app.tabular.model_folder import check_destination, write_folder
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods.contract import Status
 from proxlin.problem.loss import Exponent
@@ -119,9 +119,9 @@ def fit(
             if not leads():
                 return
             stages("measuring")
-            outcome = Outcome.of(fitted, table.name)
+            summary = FitSummary.of(fitted, table.name)
             stages("writing the report")
-            files = outcome.files(fit_report(outcome, command))
+            files = summary.files(fit_report(summary, command))
             interrupts.check()
             write_folder(out, files, overwrite=overwrite)
     except KeyboardInterrupt:
@@ -129,9 +129,9 @@ def fit(
             typer.echo(_INTERRUPTED if checkpoint is None else _KEPT, err=True)
         raise typer.Exit(130) from None
     if as_json:
-        typer.echo(json.dumps({**outcome.metrics, "folder": str(out)}, indent=1))
+        typer.echo(json.dumps({**summary.metrics, "folder": str(out)}, indent=1))
     elif not quiet:
-        _show(outcome, out)
+        _show(summary, out)
 
 
 def _check_apart(checkpoint: Path, out: Path) -> None:
@@ -145,10 +145,10 @@ def _check_apart(checkpoint: Path, out: Path) -> None:
 
 
 def _columns(name: str, text: str | None) -> tuple[str, ...] | None:
-    found = split(name, text, str)
-    if found == ():
+    columns = split(name, text, str)
+    if columns == ():
         raise InvalidInputError(f"{name} must name at least one column; got {text!r}.")
-    return found
+    return columns
 
 
 def _exponent(text: str) -> Exponent:
@@ -177,23 +177,23 @@ def _share(r2: float | None) -> str:
     return f"{r2:.3f}" if r2 > -10 else show_plain(r2, 4)
 
 
-def _show(outcome: Outcome, out: Path) -> None:
-    for note in outcome.fitted.notes:
+def _show(summary: FitSummary, out: Path) -> None:
+    for note in summary.fitted.notes:
         say(f"- {printable(note)}")
     table = Table(title="Errors on the test rows")
     for heading in ("column", "predicted by"):
         table.add_column(heading, overflow="fold")
     for heading in ("median error", "mean error", "r2"):
         table.add_column(heading, justify="right")
-    for error in outcome.errors:
+    for error in summary.errors:
         shown = [
             show_plain(number, 4)
             for number in (error.median_absolute_error, error.mean_absolute_error)
         ]
         table.add_row(printable(error.column), error.predictor, *shown, _share(error.r2))
     console.print(table, markup=False)
-    say(printable(lead(outcome)))
-    for doubt in outcome.metrics["doubts"]:
-        say(f"Doubt: {printable(doubt)}")
-    say(str(outcome.fitted.model.estimator.result_.status))
+    say(printable(lead(summary)))
+    for caveat in summary.metrics["caveats"]:
+        say(f"Doubt: {printable(caveat)}")
+    say(str(summary.fitted.model.estimator.result_.status))
     say(f"Report: {out / 'report.html'}")

@@ -14,7 +14,7 @@ from proxlin.app.cli.outliers import outliers
 from proxlin.app.cli.predict import predict
 from proxlin.app.cli.ranks import quiet_unless_leading, worth_saying
 from proxlin.app.cli.reproduce import reproduce
-from proxlin.app.tabular.saved import versions
+from proxlin.app.tabular.model_file import versions
 from proxlin.errors import ProxlinError
 
 app = typer.Typer(

@@ -53,50 +53,57 @@ def outliers(
         stages("looking at the rows")
         encoded, notes = model.read(rows.frame, targets=True)
         judged = model.judge_encoded(encoded, model.encoding.read_targets(rows.frame))
-        found = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
+        misfits = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
     for note in () if as_json else (*rows.notes, *notes):
         remark(printable(note))
     if out is not None:
-        write_table(_frame(found), out)
+        write_table(_frame(misfits), out)
         return
     unknown = int((~np.isfinite(judged.scores)).sum())
-    told = {
+    counts = {
         "rows": len(rows.frame),
         "outliers": int(judged.flags.sum()),
         "without a score": unknown,
     }
     if as_json:
-        worst = [asdict(one) for one in found]
-        typer.echo(json.dumps({**told, "cutoff": model.scale.cutoff, "worst": worst}, indent=1))
+        worst = [asdict(misfit) for misfit in misfits]
+        typer.echo(json.dumps({**counts, "cutoff": model.scale.cutoff, "worst": worst}, indent=1))
         return
-    console.print(_shown(found), markup=False)
-    say(f"{told['outliers']:,} of {told['rows']:,} rows are outliers.")
+    console.print(_shown(misfits), markup=False)
+    say(f"{counts['outliers']:,} of {counts['rows']:,} rows are outliers.")
     if unknown:
         say(f"{unknown:,} row(s) without a target have no score.")
     say(_SCALE.format(cutoff=model.scale.cutoff))
 
 
-def _shown(found: list[Misfit]) -> Table:
+def _shown(misfits: list[Misfit]) -> Table:
     table = Table(title="Rows that fit worst")
     for heading in ("row", "score", "outlier"):
         table.add_column(heading, justify="right")
     for heading in ("column", "got", "expected"):
         table.add_column(heading, overflow="fold")
-    for one in found:
-        first = [str(one.row), f"{one.score:.4g}", "yes" if one.outlier else "no"]
-        for cell in one.cells:
+    for misfit in misfits:
+        first = [str(misfit.row), f"{misfit.score:.4g}", "yes" if misfit.outlier else "no"]
+        for cell in misfit.cells:
             expected, got = cell.texts
             table.add_row(*first, *(printable(text[:60]) for text in (cell.column, got, expected)))
             first = ["", "", ""]
     return table
 
 
-def _frame(found: list[Misfit]) -> pd.DataFrame:
+def _frame(misfits: list[Misfit]) -> pd.DataFrame:
     """One line for each cell that does not fit."""
     lines = [
-        (one.row, one.score, "yes" if one.outlier else "no", cell.column, cell.got, cell.expected)
-        for one in found
-        for cell in one.cells
+        (
+            misfit.row,
+            misfit.score,
+            "yes" if misfit.outlier else "no",
+            cell.column,
+            cell.got,
+            cell.expected,
+        )
+        for misfit in misfits
+        for cell in misfit.cells
     ]
     headings = ["row", "score", "outlier", "column", "got", "expected"]
     return pd.DataFrame(lines, columns=headings)

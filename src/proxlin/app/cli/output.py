@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import typer
 
-from proxlin.app.tabular.spreadsheet import as_csv
+from proxlin.app.tabular.write import as_csv
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage.files import write_whole
 

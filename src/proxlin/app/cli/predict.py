@@ -35,9 +35,9 @@ def predict(
         rows = read_table_file(table, separator=separator)
         stages("predicting")
         encoded, notes = model.read(rows.frame)
-        found = model.predict_encoded(encoded)
-    number = "row" if "row" not in found.columns else "row number"
-    found.insert(0, number, np.arange(1, len(found) + 1))
-    write_table(found, out)
+        predictions = model.predict_encoded(encoded)
+    number = "row" if "row" not in predictions.columns else "row number"
+    predictions.insert(0, number, np.arange(1, len(predictions) + 1))
+    write_table(predictions, out)
     for note in () if quiet else (*rows.notes, *notes):
         remark(printable(note))

@@ -15,7 +15,7 @@ from rich.progress import (
 )
 
 from proxlin.app.cli.terminal import console
-from proxlin.run.progress import Progress as Told
+from proxlin.run.progress import Progress as TrainingProgress
 
 
 class Stages:
@@ -26,7 +26,7 @@ class Stages:
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=12),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[detail]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
@@ -51,10 +51,10 @@ class Stages:
         """End the stage that went on and begin this one."""
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(stage, total=None, told="")
+        self._task = self._progress.add_task(stage, total=None, detail="")
 
-    def training(self, told: Told) -> None:
+    def training(self, state: TrainingProgress) -> None:
         """Show the objective, the best so far and, by the budget used, the time left."""
         if self._task is not None:
-            text = f"objective {told.objective:.4g}, best {told.best:.4g}"
-            self._progress.update(self._task, total=1.0, completed=told.share, told=text)
+            text = f"objective {state.objective:.4g}, best {state.best:.4g}"
+            self._progress.update(self._task, total=1.0, completed=state.share, detail=text)

@@ -6,8 +6,8 @@ import numpy as np
 
 from proxlin.app.tabular.columns import NumberColumn
 from proxlin.app.tabular.fitting import Fitted
-from proxlin.app.tabular.measures import MIDDLE, MODEL, Error
 from proxlin.app.tabular.model import Judgement
+from proxlin.app.tabular.yardsticks import MIDDLE, MODEL, ColumnError
 
 _MANY = 0.2  # share of outliers from which on the model may be wrong rather than the rows
 _MORE = 0.1  # by which twice the share may be exceeded among test rows
@@ -17,7 +17,9 @@ _FEW_TRAINED = 30  # training rows, below which their middling error is itself u
 _FAR = 100.0  # robust deviations, beyond which a cell can pull a regression towards itself
 
 
-def doubts(fitted: Fitted, errors: list[Error], trained: Judgement, tested: Judgement) -> list[str]:
+def caveats(
+    fitted: Fitted, errors: list[ColumnError], trained: Judgement, tested: Judgement
+) -> list[str]:
     """Signs that the figures mean less than they seem to, causes before effects."""
     return [
         *_few_rows(fitted),
@@ -28,27 +30,27 @@ def doubts(fitted: Fitted, errors: list[Error], trained: Judgement, tested: Judg
 
 
 def _few_rows(fitted: Fitted) -> list[str]:
-    told = []
+    sentences = []
     trained, tested = len(fitted.train.rows), len(fitted.test.rows)
     if fitted.test is not fitted.train and tested < _FEW_TESTED:
-        told.append(
+        sentences.append(
             f"The errors are those of {tested} test row(s): with fewer than {_FEW_TESTED} they, and"
             " r2 above all, are a matter of luck. Try other values of --seed, or get more rows."
         )
     if trained < _FEW_TRAINED:
-        told.append(
+        sentences.append(
             f"Outlier scores compare rows with {trained} training row(s): with fewer than"
             f" {_FEW_TRAINED} they are rough, and a verdict near the cut-off says little."
         )
-    return told
+    return sentences
 
 
-def _learned_nothing(fitted: Fitted, errors: list[Error]) -> list[str]:
-    found = {(error.column, error.predictor): error.median_absolute_error for error in errors}
+def _learned_nothing(fitted: Fitted, errors: list[ColumnError]) -> list[str]:
+    medians = {(error.column, error.predictor): error.median_absolute_error for error in errors}
     names = [
         name
         for name in fitted.model.target_names
-        if found[name, MODEL] > _BETTER * found[name, MIDDLE]
+        if medians[name, MODEL] > _BETTER * medians[name, MIDDLE]
     ]
     curve = ", or in a curve (--model mlp)" if fitted.settings.kind == "linear" else ""
     return [
@@ -79,18 +81,18 @@ def _far_cells(fitted: Fitted) -> list[str]:
 
 
 def _shares(fitted: Fitted, trained: Judgement, tested: Judgement) -> list[str]:
-    told = []
+    sentences = []
     curve = ", or a curve (--model mlp)" if fitted.settings.kind == "linear" else ""
     train, test = float(trained.flags.mean()), float(tested.flags.mean())
     if train > _MANY:
-        told.append(
+        sentences.append(
             f"{train:.0%} of the training rows count as outliers. With so many it may be the model"
             f" that is wrong: a column may be missing{curve}."
         )
     if test > 2 * train + _MORE:
-        told.append(
+        sentences.append(
             f"{test:.0%} of the test rows count as outliers, but {train:.0%} of the training rows:"
             " the model knows its own rows too well, and scores of new rows say little. Use fewer"
             " columns or a stronger --regularizer."
         )
-    return told
+    return sentences

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.numbers import Cells, Reading, read_numbers
+from proxlin.app.tabular.numbers import Reading, TextCells, read_numbers
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -38,17 +38,17 @@ class NumberColumn:
 
     def encode(self, column: pd.Series[Any]) -> tuple[Matrix, list[str]]:
         """The numbers (rows, width), and what had to be done to get them."""
-        found = read_numbers(column, self.reading)
-        missing = np.isnan(found.values)
-        filled = np.where(missing, self.fill, found.values)
+        numbers = read_numbers(column, self.reading)
+        missing = np.isnan(numbers.values)
+        filled = np.where(missing, self.fill, numbers.values)
         parts = [np.clip(self.scaled(filled), -_FARTHEST, _FARTHEST)]
         if self.indicator:
             parts.append(missing.astype(np.float64))
         notes = []
-        if found.strange:
+        if numbers.strange:
             notes.append(
-                f"{self.name!r}: {found.strange:,} cell(s) such as {found.example[:40]!r} are no"
-                f" {'date' if self.reading.form == 'date' else 'number'} and count as missing."
+                f"{self.name!r}: {numbers.strange:,} cell(s) such as {numbers.example[:40]!r} are"
+                f" no {'date' if self.reading.form == 'date' else 'number'} and count as missing."
             )
         if missing.any():
             notes.append(
@@ -70,7 +70,7 @@ class NumberColumn:
         """What the numbers of one row stand for."""
         return _content(float(self.plain(encoded[:1])[0]), self.reading)
 
-    def found(self, column: pd.Series[Any]) -> list[Content]:
+    def as_read(self, column: pd.Series[Any]) -> list[Content]:
         """The cells as they were read; as they were written where that is no number."""
         written = as_written(column)
         if self.reading.form == "truth":
@@ -95,13 +95,13 @@ class CategoryColumn:
     @property
     def labels(self) -> list[str]:
         """A name for each number of a row."""
-        known = [f"{self.name} = {level}" for level in self.levels]
-        return [*known, f"{self.name} is missing"] if self.missing else known
+        labels = [f"{self.name} = {level}" for level in self.levels]
+        return [*labels, f"{self.name} is missing"] if self.missing else labels
 
     def encode(self, column: pd.Series[Any]) -> tuple[Matrix, list[str]]:
         """The numbers (rows, width), and what had to be done to get them."""
         encoded = np.zeros((len(column), len(self.labels)))
-        cells = Cells.of(column)
+        cells = TextCells.of(column)
         if cells is None:
             return encoded, [f"{self.name!r}: no cell holds a plain value; none counts."]
         places = {level: place for place, level in enumerate(self.levels)}
@@ -128,7 +128,7 @@ class CategoryColumn:
             return "none of the known"
         return self.levels[place] if place < len(self.levels) else MISSING
 
-    def found(self, column: pd.Series[Any]) -> list[Content]:
+    def as_read(self, column: pd.Series[Any]) -> list[Content]:
         """The cells as they were written."""
         return as_written(column)
 

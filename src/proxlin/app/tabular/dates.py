@@ -51,10 +51,10 @@ def looks_like_date(text: str) -> bool:
 def _as_iso(text: str, slashed: Slashed) -> str | None:
     if _ISO.fullmatch(text):
         return text
-    found = _OTHER.fullmatch(text)
-    if found is None:
+    match = _OTHER.fullmatch(text)
+    if match is None:
         return None
-    first, mark, second, year, time = found.groups()
+    first, mark, second, year, time = match.groups()
     if mark == "/" and slashed == "not read":
         return None
     day, month = (second, first) if mark == "/" and slashed == "month first" else (first, second)

@@ -45,8 +45,8 @@ class TableEncoding:
                 f" {_some(absent, 5)}, which the model was trained with; it has"
                 f" {_some(present)}.{hint}"
             )
-        known = {*wanted, *(column.name for column in self.targets)}
-        extra = [name for name in present if name not in known]
+        used = {*wanted, *(column.name for column in self.targets)}
+        extra = [name for name in present if name not in used]
         return [f"Not used: {_some(extra)}."] if extra else []
 
     def encode(self, frame: pd.DataFrame) -> tuple[Matrix, list[str]]:
@@ -61,18 +61,18 @@ class TableEncoding:
         notes: list[str] = []
         first = 0
         for column in self.features:
-            part, told = column.encode(frame[column.name])
+            part, remarks = column.encode(frame[column.name])
             encoded[:, first : first + part.shape[1]] = part
             first += part.shape[1]
-            notes += told
+            notes += remarks
         return encoded, notes
 
     def read_targets(self, frame: pd.DataFrame) -> Matrix:
         """The targets (rows, targets) in their own units, NaN where missing."""
-        found = np.empty((len(frame), len(self.targets)))
+        targets = np.empty((len(frame), len(self.targets)))
         for number, column in enumerate(self.targets):
-            found[:, number] = read_numbers(frame[column.name], column.reading).values
-        return found
+            targets[:, number] = read_numbers(frame[column.name], column.reading).values
+        return targets
 
     def scale_targets(self, plain: Matrix) -> Matrix:
         """Targets in their own units to those the model predicts in."""
@@ -84,11 +84,11 @@ class TableEncoding:
 
     @property
     def _centers(self) -> Matrix:
-        return np.array([one.center for one in self.targets])
+        return np.array([target.center for target in self.targets])
 
     @property
     def _scales(self) -> Matrix:
-        return np.array([one.scale for one in self.targets])
+        return np.array([target.scale for target in self.targets])
 
 
 def _some(names: list[str], most: int = 8) -> str:

@@ -10,31 +10,31 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin._checks import nearest
-from proxlin.app.tabular.columns import Matrix, NumberColumn
-from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.learning import (
+from proxlin.app.tabular.column_kinds import (
     find_identifiers,
     learn_features,
     learn_target,
     scale_target,
 )
+from proxlin.app.tabular.columns import Matrix, NumberColumn
+from proxlin.app.tabular.csv_file import RawTable
+from proxlin.app.tabular.encoding import TableEncoding
+from proxlin.app.tabular.fit_settings import FitSettings
 from proxlin.app.tabular.model import TableModel, bounded
-from proxlin.app.tabular.raw import RawTable
-from proxlin.app.tabular.settings import FitSettings
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.state import estimator_state, restore_estimator
 from proxlin.run.progress import Callback
 
-Rows = NDArray[np.intp]
+RowNumbers = NDArray[np.intp]
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class EncodedRows:
     """Some rows of a table in the forms that a fit needs."""
 
     frame: pd.DataFrame  # as in the file
-    rows: Rows  # their numbers in the file, counted from 1 without the header
+    rows: RowNumbers  # their numbers in the file, counted from 1 without the header
     encoded: Matrix
     targets: Matrix  # in their own units; no columns for an autoencoder
 
@@ -45,8 +45,8 @@ class Fitted:
 
     model: TableModel
     settings: FitSettings
-    train: Part
-    test: Part
+    train: EncodedRows
+    test: EncodedRows
     tested_on: str  # a sentence
     notes: tuple[str, ...]
 
@@ -67,31 +67,33 @@ def fit_table(
     tell("looking at the columns")
     whole = RawTable.of(table)
     notes = list(whole.notes)
-    names, told = _feature_names(whole, settings)
-    notes += told
-    known, kept, targets, told = _with_targets(whole, settings.targets)
-    notes += told
+    names, remarks = _feature_names(whole, settings)
+    notes += remarks
+    complete, kept, targets, remarks = _with_targets(whole, settings.targets)
+    notes += remarks
     train_rows, test_rows = _split(len(kept), 0.0 if test is not None else settings.test_share,
                                    settings.seed)  # fmt: skip
-    first = replace(known, frame=known.frame.iloc[train_rows])
+    first = replace(complete, frame=complete.frame.iloc[train_rows])
     learned = learn_features(first, names, indicators=bool(targets))
     notes += learned.notes
     scaled = tuple(scale_target(target, first.frame[target.name]) for target in targets)
     encoding = TableEncoding(tuple(learned.columns), scaled)
     _check_enough(encoding, len(train_rows), learned.notes)
-    train, told = _part(encoding, known.frame, train_rows, kept)
-    notes += [note for note in told if note not in notes]
+    train, remarks = _encoded_rows(encoding, complete.frame, train_rows, kept)
+    notes += [note for note in remarks if note not in notes]
     if test is None:
-        held, told = (
-            _part(encoding, known.frame, test_rows, kept) if len(test_rows) else (train, [])
+        held, remarks = (
+            _encoded_rows(encoding, complete.frame, test_rows, kept)
+            if len(test_rows)
+            else (train, [])
         )
         tested_on = _tested_on(len(train_rows), len(test_rows), settings)
     else:
-        held, told, tested_on = _test_part(encoding, RawTable.of(test), len(train_rows))
-    notes += [f"Test rows: {note}" for note in told]
+        held, remarks, tested_on = _test_rows(encoding, RawTable.of(test), len(train_rows))
+    notes += [f"Test rows: {note}" for note in remarks]
     tell("training")
-    estimator, told = settings.estimator(*train.encoded.shape)
-    notes += told
+    estimator, remarks = settings.estimator(*train.encoded.shape)
+    notes += remarks
     estimator.set_params(callbacks=callbacks)
     if targets:
         estimator.fit(train.encoded, encoding.scale_targets(train.targets))
@@ -130,14 +132,14 @@ def _feature_names(table: RawTable, settings: FitSettings) -> tuple[list[str], l
 
 def _with_targets(
     table: RawTable, names: Sequence[str]
-) -> tuple[RawTable, Rows, list[NumberColumn], list[str]]:
+) -> tuple[RawTable, RowNumbers, list[NumberColumn], list[str]]:
     """The rows whose targets are all known, and their numbers in the file."""
     kept = np.ones(len(table.frame), dtype=bool)
     columns, notes = [], []
     for name in names:
-        column, values, told = learn_target(table, name)
+        column, values, remarks = learn_target(table, name)
         columns.append(column)
-        notes += told
+        notes += remarks
         kept &= np.isfinite(values)
     if not kept.any():
         raise InvalidInputError("no row has all of its targets; name fewer --targets.")
@@ -147,7 +149,7 @@ def _with_targets(
     return replace(table, frame=frame), np.flatnonzero(kept) + 1, columns, notes
 
 
-def _split(rows: int, share: float, seed: int) -> tuple[Rows, Rows]:
+def _split(rows: int, share: float, seed: int) -> tuple[RowNumbers, RowNumbers]:
     """Training and test rows, each in the order of the table."""
     if not share or rows < 2:
         return np.arange(rows), np.arange(0)
@@ -156,17 +158,17 @@ def _split(rows: int, share: float, seed: int) -> tuple[Rows, Rows]:
     return np.sort(mixed[count:]), np.sort(mixed[:count])
 
 
-def _part(
-    encoding: TableEncoding, frame: pd.DataFrame, rows: Rows, numbers: Rows
-) -> tuple[Part, list[str]]:
+def _encoded_rows(
+    encoding: TableEncoding, frame: pd.DataFrame, rows: RowNumbers, numbers: RowNumbers
+) -> tuple[EncodedRows, list[str]]:
     some = frame.iloc[rows]
     encoded, notes = encoding.encode(some)
-    return Part(some, numbers[rows], encoded, encoding.read_targets(some)), notes
+    return EncodedRows(some, numbers[rows], encoded, encoding.read_targets(some)), notes
 
 
-def _test_part(
+def _test_rows(
     encoding: TableEncoding, test: RawTable, trained: int
-) -> tuple[Part, list[str], str]:
+) -> tuple[EncodedRows, list[str], str]:
     notes = [*test.notes, *encoding.check(test.frame, targets=True)]
     frame = test.frame
     kept = np.isfinite(encoding.read_targets(frame)).all(axis=1)
@@ -176,9 +178,9 @@ def _test_part(
         )
     if not kept.all():
         notes.append(f"{int((~kept).sum()):,} row(s) without a target were left out.")
-    part, told = _part(encoding, frame, np.flatnonzero(kept), np.arange(len(frame)) + 1)
+    part, remarks = _encoded_rows(encoding, frame, np.flatnonzero(kept), np.arange(len(frame)) + 1)
     sentence = f"Trained on {trained:,} rows; tested on the {int(kept.sum()):,} rows of --test."
-    return part, [*notes, *told], sentence
+    return part, [*notes, *remarks], sentence
 
 
 def _tested_on(train: int, test: int, settings: FitSettings) -> str:

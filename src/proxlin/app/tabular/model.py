@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from proxlin.app.tabular.columns import Content, Matrix, Vector, show_plain
+from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.raw import RawTable
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import Saveable
 from proxlin.problem.loss import RowLoss
 
-_TOLD = 3  # cells that are told of a row: the worst, and others more than a deviation off
+_CELLS_SHOWN = 3  # of a row: the worst, and others more than a deviation off
 _REACH = 4.0  # robust deviations; an autoencoder is shown farther cells as if they lay there
 
 
@@ -77,9 +77,9 @@ class TableModel:
 
         A regressor needs the targets in the table; rows without them have no score (NaN).
         """
-        known = RawTable.of(frame).frame
-        encoded, _ = self.read(known, targets=True)
-        return self.judge_encoded(encoded, self.encoding.read_targets(known))
+        cells = RawTable.of(frame).frame
+        encoded, _ = self.read(cells, targets=True)
+        return self.judge_encoded(encoded, self.encoding.read_targets(cells))
 
     def judge_encoded(self, encoded: Matrix, targets: Matrix | None = None) -> Judgement:
         """The same for rows that `read` has read, with their targets in their own units."""
@@ -104,22 +104,22 @@ class TableModel:
         """For each of these rows, the columns that fit worst with expected and found value."""
         some = RawTable.of(frame.iloc[list(rows)]).frame
         expected, got = self._contents(some)
-        found = []
+        misfits = []
         for place, row in enumerate(rows):
             order = np.argsort(-np.nan_to_num(judged.misfits[row]), kind="stable")
-            found.append(
+            misfits.append(
                 Misfit(
                     row=int(row) + 1,
                     score=float(judged.scores[row]),
                     outlier=bool(judged.flags[row]),
                     cells=tuple(
                         Cell(judged.names[j], expected[j][place], got[j][place])
-                        for rank, j in enumerate(order[:_TOLD])
+                        for rank, j in enumerate(order[:_CELLS_SHOWN])
                         if rank == 0 or judged.misfits[row, j] > 1
                     ),
                 )
             )
-        return found
+        return misfits
 
     def _rebuilt(self, encoded: Matrix) -> Matrix:
         assert isinstance(self.estimator, RobustAutoencoder)
@@ -140,15 +140,15 @@ class TableModel:
             answers = self.answers(encoded)
             for number, target in enumerate(self.encoding.targets):
                 scaled = target.scaled(answers[:, number])
-                expected.append([target.expected(one) for one in scaled[:, None]])
-                got.append(target.found(frame[target.name]))
+                expected.append([target.expected(value) for value in scaled[:, None]])
+                got.append(target.as_read(frame[target.name]))
             return expected, got
         back = self._rebuilt(encoded)
         first = 0
         for column in self.encoding.features:
             part = back[:, first : first + len(column.labels)]
             expected.append([column.expected(row) for row in part])
-            got.append(column.found(frame[column.name]))
+            got.append(column.as_read(frame[column.name]))
             first += len(column.labels)
         return expected, got
 
@@ -180,8 +180,8 @@ class Cell:
     def texts(self) -> tuple[str, str]:
         """Expected and found in a few characters; what was found keeps the digits it had."""
         expected, got = (
-            one if isinstance(one, str) else show_plain(one, digits)
-            for one, digits in ((self.expected, 6), (self.got, 9))
+            content if isinstance(content, str) else show_plain(content, digits)
+            for content, digits in ((self.expected, 6), (self.got, 9))
         )
         return expected, got
 

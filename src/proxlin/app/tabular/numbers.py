@@ -55,7 +55,7 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
     direct = _direct(column)
     if direct is not None:
         return direct
-    cells = Cells.of(column)
+    cells = TextCells.of(column)
     if cells is None or not len(cells.texts):
         return None
     if cells.are_truths():
@@ -63,11 +63,13 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
     commas = (comma_decimals, not comma_decimals)
     readings = [*(Reading("number", comma) for comma in commas), Reading("date")]
     some = cells.sample()
-    tries = [cells.read(one) for one in readings if 2 * some.read(one).strange <= some.known]
+    tries = [
+        cells.read(reading) for reading in readings if 2 * some.read(reading).strange <= some.count
+    ]
     if some.mostly(lambda text: "/" in text):
-        tries += _settled(*(cells.read(one) for one in _SLASHED))
-    best = min(tries, key=lambda found: found.strange, default=None)
-    return best if best and best.strange <= (1 - _SHARE) * cells.known else None
+        tries += _settled(*(cells.read(reading) for reading in _SLASHED))
+    best = min(tries, key=lambda numbers: numbers.strange, default=None)
+    return best if best and best.strange <= (1 - _SHARE) * cells.count else None
 
 
 def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
@@ -75,7 +77,7 @@ def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
     direct = _direct(column)
     if direct is not None and (direct.reading.form == "date") == (reading.form == "date"):
         return direct
-    cells = Cells.of(column)
+    cells = TextCells.of(column)
     if cells is None:
         return Numbers(np.full(len(column), np.nan), reading, strange=len(column))
     return cells.read(reading)
@@ -91,14 +93,14 @@ def is_number(text: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class TextCells:
     """A column of text as its different values and where they stand."""
 
     codes: NDArray[np.intp]  # (rows,) position in texts, -1 where there is nothing
     texts: list[str]  # stripped; different unless spaces made them so
 
     @classmethod
-    def of(cls, column: pd.Series[Any]) -> Cells | None:
+    def of(cls, column: pd.Series[Any]) -> TextCells | None:
         """None for cells that are lists or the like."""
         try:
             codes, values = pd.factorize(column)
@@ -109,7 +111,7 @@ class Cells:
         return cls(np.where(empty[codes], -1, codes), texts)
 
     @property
-    def known(self) -> int:
+    def count(self) -> int:
         """The number of cells that hold something."""
         return int((self.codes >= 0).sum())
 
@@ -118,26 +120,26 @@ class Cells:
         few = {text.lower() for text in self.texts[:_FORMS_OF_TWO]}
         return len(self.texts) <= _FORMS_OF_TWO and len(few) == 2 and few <= _TRUTH.keys()
 
-    def sample(self) -> Cells:
+    def sample(self) -> TextCells:
         """Some of the cells, evenly spread: reading a million texts in vain takes its time."""
-        known = self.codes[self.codes >= 0]
-        some = known[:: max(1, len(known) // _LOOK)]
-        return Cells(np.arange(len(some)), [self.texts[place] for place in some])
+        filled = self.codes[self.codes >= 0]
+        some = filled[:: max(1, len(filled) // _LOOK)]
+        return TextCells(np.arange(len(some)), [self.texts[place] for place in some])
 
     def mostly(self, test: Callable[[str], bool]) -> bool:
         """Whether at least half of the cells that hold something pass."""
         passed = np.array([*(test(text) for text in self.texts), False])[self.codes]
-        return 0 < self.known <= 2 * int(passed.sum())
+        return 0 < self.count <= 2 * int(passed.sum())
 
     def read(self, reading: Reading) -> Numbers:
         """Each text as a number; NaN, and counted, where it is none."""
         if reading.form == "truth":
-            found = np.array([_TRUTH.get(text.lower(), np.nan) for text in self.texts])
+            each = np.array([_TRUTH.get(text.lower(), np.nan) for text in self.texts])
         elif reading.form == "date":
-            found = read_days(self.texts, reading.slashed)
+            each = read_days(self.texts, reading.slashed)
         else:
-            found = np.array([_number(text, reading.comma) for text in self.texts])
-        values = np.append(found, np.nan)[self.codes]
+            each = np.array([_number(text, reading.comma) for text in self.texts])
+        values = np.append(each, np.nan)[self.codes]
         bad = (self.codes >= 0) & np.isnan(values)
         example = self.texts[int(self.codes[np.argmax(bad)])] if bad.any() else ""
         return Numbers(values, reading, True, int(bad.sum()), example)
@@ -147,7 +149,7 @@ def _settled(day_first: Numbers, month_first: Numbers) -> list[Numbers]:
     """The order that reads more cells; none if both read as many, for then no day is above 12."""
     if day_first.strange == month_first.strange:
         return []
-    return [min(day_first, month_first, key=lambda found: found.strange)]
+    return [min(day_first, month_first, key=lambda numbers: numbers.strange)]
 
 
 def _direct(column: pd.Series[Any]) -> Numbers | None:

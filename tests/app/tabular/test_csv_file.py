@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlin.app.tabular import read_table_file
-from proxlin.app.tabular.csv_table import parse_csv
+from proxlin.app.tabular.csv_file import parse_csv
 from proxlin.errors import InvalidInputError
 
 ROWS = [["a", "größe", "c d"], ["1", "x", "2.5"], ["2", "né, ok", ""], ["3", 'q"q', "1e3"]]

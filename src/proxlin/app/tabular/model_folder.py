@@ -117,16 +117,16 @@ def _check_replaceable(folder: Path, *, overwrite: bool) -> None:
 
 
 def _refusal(folder: Path, cause: OSError) -> InvalidInputError:
-    told = cause.strerror or str(cause)
-    return InvalidInputError(f"{folder} cannot be written: {told}. Choose another --out.")
+    reason = cause.strerror or str(cause)
+    return InvalidInputError(f"{folder} cannot be written: {reason}. Choose another --out.")
 
 
 def _nearest_folder(folder: Path) -> Path:
     """The nearest one above it that exists: a folder is replaced as a whole, from there."""
     above = Path(os.path.abspath(folder)).parents
-    found = next((path for path in above if path.exists()), Path(os.sep))
-    if not found.is_dir():
+    nearest = next((path for path in above if path.exists()), Path(os.sep))
+    if not nearest.is_dir():
         raise InvalidInputError(
-            f"{folder} cannot be made: {found} is a file. Choose another --out."
+            f"{folder} cannot be made: {nearest} is a file. Choose another --out."
         )
-    return found
+    return nearest

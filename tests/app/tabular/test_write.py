@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxlin.app.tabular.numbers import is_number
-from proxlin.app.tabular.spreadsheet import as_csv
+from proxlin.app.tabular.write import as_csv
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 

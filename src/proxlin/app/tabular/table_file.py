@@ -12,9 +12,7 @@ import numpy as np
 import pandas as pd
 
 from proxlin._checks import check_choice
-from proxlin.app.tabular.csv_table import parse_csv
-from proxlin.app.tabular.raw import RawTable
-from proxlin.app.tabular.text import SEPARATORS, find_encoding
+from proxlin.app.tabular.csv_file import SEPARATORS, RawTable, find_encoding, parse_csv
 from proxlin.data.formats import MalformedError, parse_arff
 from proxlin.errors import InvalidInputError
 
@@ -88,8 +86,8 @@ def _parse_arff(content: bytes) -> RawTable:
         values = table.values[:, number]
         if name in table.levels:
             levels = np.array([*table.levels[name], None], dtype=object)
-            known = np.isfinite(values)
-            columns[name] = levels[np.where(known, values, len(levels) - 1).astype(int)]
+            observed = np.isfinite(values)
+            columns[name] = levels[np.where(observed, values, len(levels) - 1).astype(int)]
         else:
             columns[name] = values
     return RawTable(pd.DataFrame(columns))
@@ -109,8 +107,8 @@ def _parse_parquet(content: bytes) -> RawTable:
         _check_names(tuple(file.schema_arrow.names))
         frame = file.read().to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, OSError) as cause:
-        told = str(cause).strip().splitlines()
-        raise InvalidInputError(f"it is a damaged Parquet file: {told[0][:200]}.") from cause
+        reason = str(cause).strip().splitlines()
+        raise InvalidInputError(f"it is a damaged Parquet file: {reason[0][:200]}.") from cause
     if not len(frame) or not len(frame.columns):
         raise InvalidInputError("it has no rows.")
     return RawTable(frame)

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, load_model, save_model
-from proxlin.app.tabular.folder import check_destination, write_folder
-from proxlin.app.tabular.saved import model_files
+from proxlin.app.tabular.model_file import model_files
+from proxlin.app.tabular.model_folder import check_destination, write_folder
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage.lock import locked
-from tests.app.tabular.tables import houses
+from tests.app.tabular.houses import houses
 from tests.data.ways import unprivileged
 
 KINDS = {
@@ -155,7 +155,7 @@ def test_folders_without_permission_are_refused():
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from proxlin.app.tabular import folder
+from proxlin.app.tabular import model_folder as folder
 
 steps = [int(sys.argv[2])]
 
@@ -264,7 +264,7 @@ def test_a_failure_while_writing_leaves_the_old_folder(tmp_path, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("proxlin.app.tabular.folder.write_whole", full)
+    monkeypatch.setattr("proxlin.app.tabular.model_folder.write_whole", full)
     with pytest.raises(InvalidInputError, match="No space left"):
         write_folder(tmp_path / "m", {"model.json": b"2"}, overwrite=True)
     assert (tmp_path / "m" / "model.json").read_bytes() == b"1"

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from proxlin.app.tabular.columns import Vector
-from proxlin.app.tabular.outcome import Outcome
+from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.report.drawing import panel
 from proxlin.report.palette import BLUE, ORANGE
 from proxlin.report.parts import Picture
@@ -20,15 +20,15 @@ _MOST_POINTS = 4000  # more would only make the page heavy
 _BINS = 41
 
 
-def residuals(outcome: Outcome) -> Picture:
+def residuals(summary: FitSummary) -> Picture:
     """How far the targets lie from the predictions, training rows, in bars."""
-    train, model = outcome.fitted.train, outcome.fitted.model
+    train, model = summary.fitted.train, summary.fitted.model
     away = train.targets - model.answers(train.encoded)
     figures = [
-        _bars(away[:, number], outcome.trained.flags, column.name, column.scale)
+        _bars(away[:, number], summary.trained.flags, column.name, column.scale)
         for number, column in enumerate(model.encoding.targets[:_MOST_PANELS])
     ]
-    count = int(outcome.trained.flags.sum())
+    count = int(summary.trained.flags.sum())
     return Picture(
         figures,
         "Target minus prediction for the training rows: bars of rows that fit, and of rows that"
@@ -38,15 +38,15 @@ def residuals(outcome: Outcome) -> Picture:
     )
 
 
-def scores(outcome: Outcome) -> Picture:
+def scores(summary: FitSummary) -> Picture:
     """The outlier score of each training row over its number in the file."""
-    rows, judged = outcome.fitted.train.rows, outcome.trained
+    rows, judged = summary.fitted.train.rows, summary.trained
     figure, axes = panel(x="row of the table", y="outlier score")
     some = _sample(judged.scores)
     good, bad = some[~judged.flags[some]], some[judged.flags[some]]
     axes.scatter(rows[good], judged.scores[good], s=8, color=BLUE, alpha=0.6, label="fits")
     axes.scatter(rows[bad], judged.scores[bad], s=20, color=ORANGE, marker="x", label="outlier")
-    cutoff = outcome.fitted.model.scale.cutoff
+    cutoff = summary.fitted.model.scale.cutoff
     axes.axhline(cutoff, color=ORANGE, linewidth=0.8, linestyle="--")
     axes.set_yscale("symlog", linthresh=2 * cutoff)
     axes.legend(loc="best", fontsize=8, frameon=False)

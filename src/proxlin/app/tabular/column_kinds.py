@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from proxlin.app.tabular.columns import CategoryColumn, Column, NumberColumn, Vector
+from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.dates import READ, looks_like_date
-from proxlin.app.tabular.numbers import Cells, Numbers, find_numbers, read_numbers
-from proxlin.app.tabular.raw import RawTable
+from proxlin.app.tabular.numbers import Numbers, TextCells, find_numbers, read_numbers
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scaling import RobustScaling
 
@@ -22,7 +22,7 @@ MOST_LEVELS = 50
 _ROWS_A_LEVEL = 2  # on average, or the column tells rows apart instead of grouping them
 _RARE = 3  # levels with fewer rows teach nothing and count as never seen
 _LEAST_SCALE = 1e-30  # of the farthest cell, so that scaled numbers can be squared
-_TOLD_MISSING = 0.01  # share of missing cells from which on a column gets an indicator
+_INDICATED = 0.01  # share of missing cells from which on a column gets an indicator
 _IDENTIFIER = re.compile(r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$")
 
 
@@ -60,17 +60,17 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
     column = table.frame[name]
     numbers = find_numbers(column, comma_decimals=table.comma_decimals)
     if numbers is None:
-        cells = Cells.of(column)
+        cells = TextCells.of(column)
         some = ", ".join(repr(text[:20]) for text in cells.texts[:3]) if cells else "lists"
         raise InvalidInputError(
             f"target {name!r} must hold numbers; it holds {some or 'nothing'}. Name other"
             " --targets."
         )
-    known = numbers.values[np.isfinite(numbers.values)]
-    if not len(known) or known.min() == known.max():
-        what = f"always {known[0]:g}" if len(known) else "missing in every row"
+    observed = numbers.values[np.isfinite(numbers.values)]
+    if not len(observed) or observed.min() == observed.max():
+        what = f"always {observed[0]:g}" if len(observed) else "missing in every row"
         raise InvalidInputError(f"target {name!r} is {what}: there is nothing to learn.")
-    center, scale = _scaling(known)
+    center, scale = _scaling(observed)
     notes = _reading_notes(name, numbers)
     if numbers.reading.form == "truth":
         notes.append(f"{name!r} is predicted as a number around 0 and 1; this is no classifier.")
@@ -85,32 +85,32 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
 def scale_target(target: NumberColumn, cells: pd.Series[Any]) -> NumberColumn:
     """The target read as before, with the scaling of these cells of training rows alone."""
     values = read_numbers(cells, target.reading).values
-    known = values[np.isfinite(values)]
-    if known.min() == known.max():
+    observed = values[np.isfinite(values)]
+    if observed.min() == observed.max():
         raise InvalidInputError(
-            f"target {target.name!r} is always {known[0]:g} in the training rows: there is nothing"
-            " to learn."
+            f"target {target.name!r} is always {observed[0]:g} in the training rows: there is"
+            " nothing to learn."
         )
-    center, scale = _scaling(known)
+    center, scale = _scaling(observed)
     return replace(target, center=center, scale=scale, fill=center)
 
 
 def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: bool) -> None:
-    known = numbers.values[np.isfinite(numbers.values)]
-    if not len(known):
+    observed = numbers.values[np.isfinite(numbers.values)]
+    if not len(observed):
         bare = "no cell holds a number of use" if numbers.strange else "every cell is missing"
         learned.notes.append(f"{name!r} is left out: {bare}.")
         return
-    if known.min() == known.max():
-        learned.notes.append(f"{name!r} is left out: every cell is {known[0]:g}.")
+    if observed.min() == observed.max():
+        learned.notes.append(f"{name!r} is left out: every cell is {observed[0]:g}.")
         return
-    share = 1 - len(known) / len(numbers.values)
-    fill = float(np.quantile(known, 0.5, method="inverted_cdf"))
-    center, scale = _scaling(known)
-    told = indicators and share >= _TOLD_MISSING
-    learned.columns.append(NumberColumn(name, numbers.reading, center, scale, fill, told))
+    share = 1 - len(observed) / len(numbers.values)
+    fill = float(np.quantile(observed, 0.5, method="inverted_cdf"))
+    center, scale = _scaling(observed)
+    indicator = indicators and share >= _INDICATED
+    learned.columns.append(NumberColumn(name, numbers.reading, center, scale, fill, indicator))
     learned.notes += _reading_notes(name, numbers)
-    if told:
+    if indicator:
         learned.notes.append(
             f"{name!r}: {share:.1%} of the training cells are missing; a further column says which."
         )
@@ -130,12 +130,12 @@ def _reading_notes(name: str, numbers: Numbers) -> list[str]:
 
 
 def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None:
-    cells = Cells.of(column)
+    cells = TextCells.of(column)
     if cells is None:
         learned.notes.append(f"{name!r} is left out: its cells are lists or the like.")
         return
-    known = cells.known
-    if not known:
+    filled = cells.count
+    if not filled:
         learned.notes.append(f"{name!r} is left out: every cell is missing.")
         return
     dates = f" It looks like dates: {READ}." if cells.sample().mostly(looks_like_date) else ""
@@ -146,14 +146,14 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     ):  # fmt: skip
         if count:
             counts[text] = counts.get(text, 0) + int(count)
-    if len(counts) > MOST_LEVELS or len(counts) * _ROWS_A_LEVEL > known:
+    if len(counts) > MOST_LEVELS or len(counts) * _ROWS_A_LEVEL > filled:
         learned.notes.append(
             f"{name!r} is left out: it is text with {len(counts):,} different values in"
-            f" {known:,} cells, more than categories have.{dates}"
+            f" {filled:,} cells, more than categories have.{dates}"
         )
         return
     levels = tuple(sorted(level for level, count in counts.items() if count >= _RARE))
-    missing = len(column) - known
+    missing = len(column) - filled
     if len(levels) + (missing >= _RARE) < 2:
         learned.notes.append(
             f"{name!r} is left out: nearly every cell is {max(counts, key=counts.__getitem__)!r}."
@@ -161,23 +161,23 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
         return
     learned.columns.append(CategoryColumn(name, levels, missing >= _RARE))
     rare = len(counts) - len(levels)
-    told = f"{name!r} is a category with {len(levels)} values, one column each"
-    told += f"; {missing:,} missing cell(s) are one more" if missing >= _RARE else ""
-    told += f"; {rare} value(s) in fewer than {_RARE} rows count as none of them" if rare else ""
-    learned.notes.append(f"{told}.{dates}")
+    note = f"{name!r} is a category with {len(levels)} values, one column each"
+    note += f"; {missing:,} missing cell(s) are one more" if missing >= _RARE else ""
+    note += f"; {rare} value(s) in fewer than {_RARE} rows count as none of them" if rare else ""
+    learned.notes.append(f"{note}.{dates}")
 
 
-def _scaling(known: Vector) -> tuple[float, float]:
+def _scaling(values: Vector) -> tuple[float, float]:
     """Middle and robust standard deviation; two values become 0 and 1.
 
     Where more than half of the cells are one value, the others say how far apart cells are.
     """
-    low, high = float(known.min()), float(known.max())
-    if bool(((known == low) | (known == high)).all()):
+    low, high = float(values.min()), float(values.max())
+    if bool(((values == low) | (values == high)).all()):
         return low, high - low
-    found = RobustScaling.fit(known[:, None])
-    center, scale = float(found.center[0]), float(found.scale[0])
-    away = np.abs(known - center)
+    scaling = RobustScaling.fit(values[:, None])
+    center, scale = float(scaling.center[0]), float(scaling.scale[0])
+    away = np.abs(values - center)
     if np.mean(away == 0) > 0.5:
         scale = max(scale, float(np.median(away[away > 0])))
     return center, max(scale, _LEAST_SCALE * float(away.max()))

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from proxlin.app.tabular.column_kinds import find_identifiers, learn_features, learn_target
+from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.learning import find_identifiers, learn_features, learn_target
-from proxlin.app.tabular.raw import RawTable
 from proxlin.errors import InvalidInputError
 
 
@@ -127,14 +127,14 @@ def test_cells_that_were_found_are_numbers_where_they_were_read_as_such():
         "t": ["no", "yes", "no"] * 20,
     }
     number, category, truth = learned(**columns).columns
-    assert number.found(pd.Series(["-2,5", "unknown", None])) == [-2.5, "unknown", "missing"]
-    assert category.found(pd.Series(["1", None])) == ["1", "missing"]
-    assert truth.found(pd.Series(["yes", "No"])) == ["yes", "No"]
+    assert number.as_read(pd.Series(["-2,5", "unknown", None])) == [-2.5, "unknown", "missing"]
+    assert category.as_read(pd.Series(["1", None])) == ["1", "missing"]
+    assert truth.as_read(pd.Series(["yes", "No"])) == ["yes", "No"]
 
 
 def test_dates_that_were_found_keep_the_time_of_the_day():
     (date,) = learned(d=["2024-01-01", "2024-01-02 13:00", "2024-02-01"]).columns
-    found = date.found(pd.Series(["2024-03-01", "2024-03-01 18:00", "soon"]))
+    found = date.as_read(pd.Series(["2024-03-01", "2024-03-01 18:00", "soon"]))
     assert found == ["2024-03-01", "2024-03-01 18:00", "soon"]
 
 

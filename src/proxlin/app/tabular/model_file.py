@@ -15,8 +15,8 @@ from safetensors.torch import load, save
 
 from proxlin.app.tabular.columns import CategoryColumn, Column, NumberColumn
 from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.folder import ARRAYS, MODEL, write_folder
 from proxlin.app.tabular.model import TableModel
+from proxlin.app.tabular.model_folder import ARRAYS, MODEL, write_folder
 from proxlin.app.tabular.numbers import Reading
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scores import OutlierScale
@@ -52,8 +52,8 @@ def load_model(folder: str | Path) -> TableModel:
         arrays = load(content)
         estimator = restore_estimator(header["estimator"], arrays)
         encoding = TableEncoding(
-            tuple(_column(one) for one in header["features"]),
-            tuple(_number_column(one) for one in header["targets"]),
+            tuple(_column(column) for column in header["features"]),
+            tuple(_number_column(column) for column in header["targets"]),
         )
         scale = OutlierScale(*header["scale"])
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as cause:
@@ -84,13 +84,13 @@ def model_files(model: TableModel) -> dict[str, bytes]:
 
 def versions() -> dict[str, str]:
     """Of what the model was made with."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions
 
 
 def _read_header(place: Path) -> dict[str, Any]:
@@ -125,8 +125,8 @@ def _read(place: Path, name: str) -> bytes:
         what = "does not exist" if not place.exists() else f"is no model folder: it has no {name}"
         raise InvalidInputError(f"{place} {what}. Name the --out of proxlin fit.") from cause
     except (OSError, ValueError) as cause:
-        told = getattr(cause, "strerror", None) or cause
-        raise InvalidInputError(f"{place / name} cannot be opened: {told}.") from cause
+        reason = getattr(cause, "strerror", None) or cause
+        raise InvalidInputError(f"{place / name} cannot be opened: {reason}.") from cause
 
 
 def _described(column: Column) -> dict[str, Any]:

@@ -1,33 +1,33 @@
-"""The files that a fit leaves: model, metrics, predictions and report."""
+"""What is measured of a fit, and the files that it leaves: model, metrics, predictions, report."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from proxlin.app.tabular.caveats import doubts
+from proxlin.app.tabular.caveats import caveats
 from proxlin.app.tabular.fitting import Fitted
-from proxlin.app.tabular.measures import Error, measure, summary
 from proxlin.app.tabular.model import Judgement, Misfit
-from proxlin.app.tabular.saved import model_files, versions
-from proxlin.app.tabular.spreadsheet import as_csv
+from proxlin.app.tabular.model_file import model_files, versions
+from proxlin.app.tabular.write import as_csv
+from proxlin.app.tabular.yardsticks import ColumnError, measure
 from proxlin.estimators.state import estimator_state
 
 WORST = 20  # rows that the report shows
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class FitSummary:
     """A fit and everything that is measured of it."""
 
     fitted: Fitted
-    errors: list[Error]
+    errors: list[ColumnError]
     trained: Judgement  # of the training rows
     tested: Judgement  # of the test rows
     worst: list[Misfit]  # training rows that fit worst, by their numbers in the file
@@ -35,7 +35,7 @@ class Outcome:
     metrics: dict[str, Any]
 
     @classmethod
-    def of(cls, fitted: Fitted, source: str) -> Outcome:
+    def of(cls, fitted: Fitted, source: str) -> FitSummary:
         """Measure errors on the test rows and find the training rows that fit worst."""
         model = fitted.model
         errors = measure(fitted)
@@ -45,8 +45,8 @@ class Outcome:
         metrics = {
             "table": source,
             "targets": model.target_names,
-            **summary(fitted, errors, trained, tested),
-            "doubts": doubts(fitted, errors, trained, tested),
+            **_figures(fitted, errors, trained, tested),
+            "caveats": caveats(fitted, errors, trained, tested),
             "settings": _settings(fitted),
             "versions": versions(),
         }
@@ -59,11 +59,11 @@ class Outcome:
         test, model = self.fitted.test, self.fitted.model
         columns: dict[str, Any] = {"row": test.rows}
         if model.target_names:
-            found = model.answers(test.encoded)
+            answer = model.answers(test.encoded)
             for number, name in enumerate(model.target_names):
                 truth = test.targets[:, number]
-                parts = {name: truth, f"predicted {name}": found[:, number]}
-                parts[f"residual {name}"] = truth - found[:, number]
+                parts = {name: truth, f"predicted {name}": answer[:, number]}
+                parts[f"residual {name}"] = truth - answer[:, number]
                 columns |= {_unlike(heading, columns): part for heading, part in parts.items()}
         columns["outlier score"] = self.tested.scores
         columns["outlier"] = np.where(self.tested.flags, "yes", "no")
@@ -78,6 +78,33 @@ class Outcome:
             "predictions.csv": as_csv(self.predictions()),
             "report.html": report.encode(),
         }
+
+
+def _figures(
+    fitted: Fitted, errors: list[ColumnError], train: Judgement, test: Judgement
+) -> dict[str, Any]:
+    """The figures of a fit as plain values."""
+    result = fitted.model.estimator.result_
+    return {
+        "tested_on": fitted.tested_on,
+        "training_rows": len(fitted.train.rows),
+        "test_rows": len(fitted.test.rows),
+        "encoded_columns": fitted.model.encoding.labels,
+        "outliers": {
+            "training_rows": int(train.flags.sum()),
+            "training_share": float(train.flags.mean()),
+            "test_rows": int(test.flags.sum()),
+            "cutoff": fitted.model.scale.cutoff,
+        },
+        "errors": [asdict(error) for error in errors],
+        "solver": {
+            "status": str(result.status),
+            "objective": result.objective,
+            "iterations": result.iterations,
+            "seconds": result.seconds,
+        },
+        "notes": list(fitted.notes),
+    }
 
 
 def _unlike(heading: str, taken: Mapping[str, Any]) -> str:
@@ -109,8 +136,8 @@ def _plain(value: Any) -> Any:
 def _worst(fitted: Fitted, judged: Judgement) -> list[Misfit]:
     train, model = fitted.train, fitted.model
     places = judged.worst(WORST)
-    found = model.explain(train.frame, places, judged)
+    misfits = model.explain(train.frame, places, judged)
     return [
-        Misfit(int(train.rows[place]), one.score, one.outlier, one.cells)
-        for place, one in zip(places, found, strict=True)
+        Misfit(int(train.rows[place]), misfit.score, misfit.outlier, misfit.cells)
+        for place, misfit in zip(places, misfits, strict=True)
     ]

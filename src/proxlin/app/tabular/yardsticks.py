@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -12,7 +11,7 @@ from sklearn.linear_model import Ridge
 from proxlin.app.tabular.columns import Matrix, NumberColumn, Vector
 from proxlin.app.tabular.encoding import TableEncoding
 from proxlin.app.tabular.fitting import Fitted
-from proxlin.app.tabular.model import Judgement, bounded
+from proxlin.app.tabular.model import bounded
 from proxlin.estimators import RobustAutoencoder
 
 MODEL, MIDDLE, SQUARES = "proxlin", "always the median", "least squares"
@@ -20,7 +19,7 @@ COMPONENTS = "principal components"
 
 
 @dataclass(frozen=True)
-class Error:
+class ColumnError:
     """How far one predictor is off in one column of the test rows."""
 
     column: str
@@ -30,7 +29,7 @@ class Error:
     r2: float | None  # share of the variance explained; None where the column does not vary
 
 
-def measure(fitted: Fitted) -> list[Error]:
+def measure(fitted: Fitted) -> list[ColumnError]:
     """The errors of the model and of its baselines, column by column.
 
     For an autoencoder they are those of the table's numbers after a way through the code.
@@ -44,40 +43,13 @@ def measure(fitted: Fitted) -> list[Error]:
         SQUARES: _least_squares(encoding, train.encoded, train.targets, test.encoded),
     }
     return [
-        _error(column.name, name, found[:, number], test.targets[:, number])
+        _error(column.name, name, answer[:, number], test.targets[:, number])
         for number, column in enumerate(encoding.targets)
-        for name, found in answers.items()
+        for name, answer in answers.items()
     ]
 
 
-def summary(
-    fitted: Fitted, errors: list[Error], train: Judgement, test: Judgement
-) -> dict[str, Any]:
-    """The figures of a fit as plain values."""
-    result = fitted.model.estimator.result_
-    return {
-        "tested_on": fitted.tested_on,
-        "training_rows": len(fitted.train.rows),
-        "test_rows": len(fitted.test.rows),
-        "encoded_columns": fitted.model.encoding.labels,
-        "outliers": {
-            "training_rows": int(train.flags.sum()),
-            "training_share": float(train.flags.mean()),
-            "test_rows": int(test.flags.sum()),
-            "cutoff": fitted.model.scale.cutoff,
-        },
-        "errors": [asdict(error) for error in errors],
-        "solver": {
-            "status": str(result.status),
-            "objective": result.objective,
-            "iterations": result.iterations,
-            "seconds": result.seconds,
-        },
-        "notes": list(fitted.notes),
-    }
-
-
-def _measure_rebuilt(fitted: Fitted, estimator: RobustAutoencoder) -> list[Error]:
+def _measure_rebuilt(fitted: Fitted, estimator: RobustAutoencoder) -> list[ColumnError]:
     train, test = fitted.train.encoded, fitted.test.encoded
     width = min(estimator.n_components_, *train.shape)
     components = PCA(width, random_state=fitted.settings.seed).fit(train)
@@ -91,8 +63,8 @@ def _measure_rebuilt(fitted: Fitted, estimator: RobustAutoencoder) -> list[Error
         if isinstance(column, NumberColumn):
             truth = column.plain(test[:, first])
             errors += [
-                _error(column.name, name, column.plain(found[:, first]), truth)
-                for name, found in answers.items()
+                _error(column.name, name, column.plain(answer[:, first]), truth)
+                for name, answer in answers.items()
             ]
         first += len(column.labels)
     return errors
@@ -101,16 +73,16 @@ def _measure_rebuilt(fitted: Fitted, estimator: RobustAutoencoder) -> list[Error
 def _least_squares(encoding: TableEncoding, x: Matrix, y: Matrix, new: Matrix) -> Matrix:
     """Ridge regression of weight 1, which is least squares for all but tiny tables."""
     line = Ridge(alpha=1.0).fit(x, encoding.scale_targets(y))
-    found: Matrix = line.predict(new)
-    return encoding.plain_targets(found.reshape(len(new), -1))
+    answer: Matrix = line.predict(new)
+    return encoding.plain_targets(answer.reshape(len(new), -1))
 
 
-def _error(column: str, predictor: str, found: Vector, truth: Vector) -> Error:
-    away = np.abs(found - truth)
+def _error(column: str, predictor: str, answer: Vector, truth: Vector) -> ColumnError:
+    away = np.abs(answer - truth)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = float(((truth - truth.mean()) ** 2).sum())
         r2 = 1 - float((away**2).sum()) / spread if spread > 0 else None
     usable = r2 is not None and np.isfinite(r2)
-    return Error(
+    return ColumnError(
         column, predictor, float(np.median(away)), float(away.mean()), r2 if usable else None
     )

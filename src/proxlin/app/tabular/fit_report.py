@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 
 from proxlin.app.tabular.columns import NumberColumn, show_number, show_plain
-from proxlin.app.tabular.measures import MIDDLE, MODEL
+from proxlin.app.tabular.fit_drawings import convergence, residuals, scores
+from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.app.tabular.model import TableModel
-from proxlin.app.tabular.outcome import Outcome
-from proxlin.app.tabular.pictures import convergence, residuals, scores
+from proxlin.app.tabular.yardsticks import MIDDLE, MODEL
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.report.page import render
 from proxlin.report.parts import Code, Facts, Report, Section, Text, Tiles
@@ -19,16 +19,16 @@ _MOST_TARGETS = 3  # that the first sentences and tiles speak of
 _FORMS = {"number": "number", "date": "date, as days since 1970", "truth": "yes or no, as 1 and 0"}
 
 
-def fit_report(outcome: Outcome, command: str) -> str:
+def fit_report(summary: FitSummary, command: str) -> str:
     """One HTML page about the fit; `command` is what the user typed."""
-    model = outcome.fitted.model
+    model = summary.fitted.model
     rebuilt = isinstance(model.estimator, RobustAutoencoder)
     sections = [
-        _run(outcome, command),
-        _data(outcome),
-        Section("Errors", [_errors(outcome, rebuilt), Text(_REBUILT if rebuilt else _ERRORS)]),
-        *_doubts(outcome),
-        _misfits(outcome, rebuilt),
+        _run(summary, command),
+        _data(summary),
+        Section("Errors", [_errors(summary, rebuilt), Text(_REBUILT if rebuilt else _ERRORS)]),
+        *_caveats(summary),
+        _misfits(summary, rebuilt),
     ]
     if isinstance(model.estimator, RobustRegressor) and hasattr(model.estimator, "coef_"):
         sections.append(_coefficients(model, model.estimator))
@@ -36,31 +36,31 @@ def fit_report(outcome: Outcome, command: str) -> str:
     if curve is not None:
         sections.append(Section("Training", [Text(str(model.estimator.result_.status)), curve]))
     what = ", ".join(model.target_names) or "all columns"
-    title = f"{outcome.source}: {'what belongs together' if rebuilt else what}"
-    report = Report(title, lead(outcome), sections, Tiles(_tiles(outcome)))
+    title = f"{summary.source}: {'what belongs together' if rebuilt else what}"
+    report = Report(title, lead(summary), sections, Tiles(_tiles(summary)))
     with warnings.catch_warnings():
         # A name in letters that the font of the drawings lacks is shown as boxes there.
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         return render(report)
 
 
-def lead(outcome: Outcome) -> str:
+def lead(summary: FitSummary) -> str:
     """What came out, in two or three sentences."""
-    found = outcome.metrics["outliers"]
-    share = f"{found['training_share']:.1%}"
-    flagged = f"{found['training_rows']:,} of {len(outcome.fitted.train.rows):,} training rows"
-    told = f"{outcome.fitted.tested_on} {flagged} ({share}) do not fit what the others say."
-    names = outcome.fitted.model.target_names
+    outliers = summary.metrics["outliers"]
+    share = f"{outliers['training_share']:.1%}"
+    flagged = f"{outliers['training_rows']:,} of {len(summary.fitted.train.rows):,} training rows"
+    lead = f"{summary.fitted.tested_on} {flagged} ({share}) do not fit what the others say."
+    names = summary.fitted.model.target_names
     if not names:
-        return told
+        return lead
     clauses = [
-        f"{_median(outcome, name, MODEL)} for {name!r} (always answering the median:"
-        f" {_median(outcome, name, MIDDLE)})"
+        f"{_median(summary, name, MODEL)} for {name!r} (always answering the median:"
+        f" {_median(summary, name, MIDDLE)})"
         for name in names[:_MOST_TARGETS]
     ]
     others = len(names) - len(clauses)
     more = f", and {others} other(s) in the table of errors" if others else ""
-    return f"{told} Half of the predictions are off by at most {', '.join(clauses)}{more}."
+    return f"{lead} Half of the predictions are off by at most {', '.join(clauses)}{more}."
 
 
 _ERRORS = (
@@ -82,45 +82,45 @@ _SCORES = (
 )
 
 
-def _tiles(outcome: Outcome) -> dict[str, str]:
-    found = outcome.metrics["outliers"]
-    tiles = {"of the training rows are outliers": f"{found['training_share']:.1%}"}
-    names = outcome.fitted.model.target_names
+def _tiles(summary: FitSummary) -> dict[str, str]:
+    outliers = summary.metrics["outliers"]
+    tiles = {"of the training rows are outliers": f"{outliers['training_share']:.1%}"}
+    names = summary.fitted.model.target_names
     for name in names[:_MOST_TARGETS]:
-        tiles[f"median error of {name}"] = _median(outcome, name, MODEL)
+        tiles[f"median error of {name}"] = _median(summary, name, MODEL)
     if len(names) > _MOST_TARGETS:
         tiles["other target(s), under Errors"] = f"and {len(names) - _MOST_TARGETS}"
-    tiles["test rows"] = f"{len(outcome.fitted.test.rows):,}"
+    tiles["test rows"] = f"{len(summary.fitted.test.rows):,}"
     return tiles
 
 
-def _median(outcome: Outcome, name: str, predictor: str) -> str:
+def _median(summary: FitSummary, name: str, predictor: str) -> str:
     """The median error of a target."""
-    (found,) = (
+    (median,) = (
         error.median_absolute_error
-        for error in outcome.errors
+        for error in summary.errors
         if (error.column, error.predictor) == (name, predictor)
     )
-    return show_plain(found, 4)
+    return show_plain(median, 4)
 
 
-def _run(outcome: Outcome, command: str) -> Section:
-    fitted, result = outcome.fitted, outcome.fitted.model.estimator.result_
+def _run(summary: FitSummary, command: str) -> Section:
+    fitted, result = summary.fitted, summary.fitted.model.estimator.result_
     p = fitted.settings.p
     facts = {
-        "table": outcome.source,
+        "table": summary.source,
         "model": fitted.settings.kind,
         "loss": "squared errors" if p == "mse" else f"norm of a row's errors, p = {p:g}",
         "rows": fitted.tested_on,
         "seed": str(fitted.settings.seed),
         "training": f"{result.iterations:,} steps, {result.seconds:.1f} s. {result.status}",
-        "versions": ", ".join(f"{k} {v}" for k, v in outcome.metrics["versions"].items()),
+        "versions": ", ".join(f"{k} {v}" for k, v in summary.metrics["versions"].items()),
     }
     return Section("What was run", [Code(command), Facts(facts)])
 
 
-def _data(outcome: Outcome) -> Section:
-    encoding = outcome.fitted.model.encoding
+def _data(summary: FitSummary) -> Section:
+    encoding = summary.fitted.model.encoding
     rows: list[tuple[Field, ...]] = []
     for role, columns in (("target", encoding.targets), ("feature", encoding.features)):
         for column in columns:
@@ -137,15 +137,15 @@ def _data(outcome: Outcome) -> Section:
                 levels = ", ".join(column.levels[:6]) + (" …" if len(column.levels) > 6 else "")
                 rows.append((column.name, role, f"category of {len(column.levels)}", levels))
     used = Table("Columns that were used", ("column", "role", "kind", "median or values"), rows)
-    notes = outcome.fitted.notes or ("Nothing had to be done.",)
+    notes = summary.fitted.notes or ("Nothing had to be done.",)
     done = "\n\n".join(["What was done to the table:", *notes])
     return Section("The data", [used, Text(done)])
 
 
-def _errors(outcome: Outcome, rebuilt: bool) -> Table:
+def _errors(summary: FitSummary, rebuilt: bool) -> Table:
     rows: list[tuple[Field, ...]] = []
-    for column in dict.fromkeys(error.column for error in outcome.errors):
-        group = [error for error in outcome.errors if error.column == column]
+    for column in dict.fromkeys(error.column for error in summary.errors):
+        group = [error for error in summary.errors if error.column == column]
         best = min(error.median_absolute_error for error in group)
         for error in group:
             median = Figures(
@@ -158,38 +158,38 @@ def _errors(outcome: Outcome, rebuilt: bool) -> Table:
             )
     headings: tuple[str, ...] = ("column", "predicted by", "median error", "mean error", "r²")
     what = "numbers after a way through the code" if rebuilt else "targets"
-    if len({error.column for error in outcome.errors}) == 1:
+    if len({error.column for error in summary.errors}) == 1:
         # A phone is narrow.
-        what, headings, rows = repr(outcome.errors[0].column), headings[1:], [r[1:] for r in rows]
+        what, headings, rows = repr(summary.errors[0].column), headings[1:], [r[1:] for r in rows]
     return Table(
         f"Errors of {what}, test rows",
         headings,
         rows,
-        (outcome.fitted.tested_on, "The lowest median error of each column is bold."),
+        (summary.fitted.tested_on, "The lowest median error of each column is bold."),
     )
 
 
-def _doubts(outcome: Outcome) -> list[Section]:
-    told = outcome.metrics["doubts"]
-    return [Section("What to doubt", [Text("\n\n".join(told))])] if told else []
+def _caveats(summary: FitSummary) -> list[Section]:
+    caveats = summary.metrics["caveats"]
+    return [Section("What to doubt", [Text("\n\n".join(caveats))])] if caveats else []
 
 
-def _misfits(outcome: Outcome, rebuilt: bool) -> Section:
+def _misfits(summary: FitSummary, rebuilt: bool) -> Section:
     rows: list[tuple[Field, ...]] = []
-    for one in outcome.worst:
+    for misfit in summary.worst:
         where = "; ".join(
             f"{cell.column}: {got}, expected {expected}"
-            for cell in one.cells
+            for cell in misfit.cells
             for expected, got in (cell.texts,)
         )
-        rows.append((one.row, round(one.score, 1), one.outlier, where))
+        rows.append((misfit.row, round(misfit.score, 1), misfit.outlier, where))
     table = Table(
         "Training rows that fit worst",
         ("row", "outlier score", "outlier", "where, and what the model expects"),
         rows,
         ("Rows are counted from 1, without the line of names.",),
     )
-    drawings = [scores(outcome)] if rebuilt else [residuals(outcome), scores(outcome)]
+    drawings = [scores(summary)] if rebuilt else [residuals(summary), scores(summary)]
     return Section("Rows that do not fit", [Text(_SCORES), *drawings, table])
 
 
