@@ -4,11 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint bench results clean
+.PHONY: help demo test test-fast test-long lint bench results clean
 
 help:
 	@echo "make demo     robust losses against squared error on embedded data, under two minutes; ends with a report"
-	@echo "make test     lint, types and tests"
+	@echo "make test-fast  tests that take seconds, after every change; under two minutes"
+	@echo "make test     lint, types and all tests, under twelve minutes; Hypothesis tries the same examples every time"
+	@echo "make test-long  the same with examples at random"
 	@echo "make lint     format check, lint, types"
 	@echo "make bench    the figures behind the claims, as tables with ratios"
 	@echo "make results  the tables and pictures of docs/results, about half an hour on two cores;"
@@ -31,8 +33,16 @@ lint: $(READY)
 	@$(BIN)/mypy
 
 # One worker for each core, each on one thread: threads that wait for each other cost more than they bring.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist worksteal
+
 test: lint
-	@OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto
+	@$(PYTEST)
+
+test-fast: $(READY)
+	@$(PYTEST) -m "not (processes or browser or statistics or slow)"
+
+test-long: lint
+	@$(PYTEST) --hypothesis-profile random
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks

@@ -67,6 +67,7 @@ def test_training_on_files_takes_the_same_steps(tmp_path):
     assert torch.equal(*thetas)
 
 
+@pytest.mark.processes
 def test_a_file_larger_than_the_memory_allowed_is_passed_over(tmp_path):
     """A pass over 400 MB leaves the peak memory where it was, up to a few chunks."""
     path = tmp_path / "big.npy"

@@ -71,7 +71,7 @@ def test_equals_a_convex_solver(p: float) -> None:
     torch.testing.assert_close(project_ball(v, p=p, radius=radius), expected, rtol=0, atol=5e-5)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None)
 @given(p=st.floats(1, 60) | st.just(math.inf), seed=st.integers(0, 10**6))
 def test_is_a_projection(p: float, seed: int) -> None:
     a, b = sample("gauss", 4, 6, seed), sample("heavy", 4, 6, seed + 1)

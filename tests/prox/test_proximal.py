@@ -44,7 +44,7 @@ def test_meets_the_optimality_condition(p: float, scale: float, dtype: torch.dty
         assert optimality(v, u, p=p, step=step) < 32 * torch.finfo(dtype).eps, kind
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(
     p=st.floats(1, 4) | st.floats(4, 1e3) | st.sampled_from(EXPONENTS),
     size=st.integers(1, 30),
@@ -154,7 +154,7 @@ def test_moreaus_identity(p: float) -> None:
     torch.testing.assert_close(u + y, v, rtol=1e-13, atol=1e-13)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None)
 @given(p=st.floats(1, 60) | st.just(math.inf), step=st.floats(0, 5), seed=st.integers(0, 10**6))
 def test_is_firmly_non_expansive(p: float, step: float, seed: int) -> None:
     a, b = sample("gauss", 4, 6, seed), sample("heavy", 4, 6, seed + 1)
@@ -162,7 +162,7 @@ def test_is_firmly_non_expansive(p: float, step: float, seed: int) -> None:
     assert ((change**2).sum(-1) <= (change * (a - b)).sum(-1) + 1e-10).all()
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None)
 @given(p=st.floats(1, 60) | st.just(math.inf), factor=st.floats(1e-6, 1e6), seed=st.integers(0, 99))
 def test_follows_signs_order_and_scale(p: float, factor: float, seed: int) -> None:
     v = sample("heavy", 3, 11, seed)

@@ -3,8 +3,6 @@ import logging
 import math
 import signal
 import sys
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -87,14 +85,13 @@ def test_global_random_state_is_left_alone():
 
 
 @pytest.mark.parametrize("name", METHOD_NAMES)
-def test_time_budget_is_kept(name):
-    started = time.process_time()  # others on the machine do not count
-    result = minimize(problem(), name, max_seconds=0.5)
+def test_time_budget_is_kept(name, ticking_clock):
+    result = minimize(problem(), name, max_seconds=2)
     assert result.status in (Status.TIME, Status.NO_DECREASE)
-    assert time.process_time() - started < 1.5
+    assert result.seconds < 2.2  # the step that was under way, and the last evaluation
 
 
-def test_status_says_what_to_do():
+def test_status_says_what_to_do(ticking_clock):
     result = minimize(problem(), "adam", max_seconds=0.1)
     assert "max_seconds" in str(result.status)
 
@@ -132,10 +129,14 @@ def test_callbacks_see_progress_and_can_stop():
 
 def test_interrupt_returns_the_best_so_far():
     task = problem()
-    threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT)).start()
-    result = minimize(task, "adam", max_seconds=30)
+
+    def press(progress):
+        if progress.iteration >= 5:
+            signal.raise_signal(signal.SIGINT)
+
+    result = minimize(task, "adam", max_iter=1000, callbacks=[press])
     assert result.status is Status.INTERRUPTED
-    assert result.seconds < 10
+    assert 5 <= result.iterations < 1000
     assert torch.equal(task.theta(), result.theta)
 
 

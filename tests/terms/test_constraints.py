@@ -37,7 +37,7 @@ def matrix(seed: int, shape: tuple[int, ...] = (3, 4)) -> Tensor:
     scale=st.sampled_from([1e-6, 0.1, 1.0, 30.0, 1e6]),
     shape=st.tuples(st.integers(1, 5), st.integers(1, 5)),
 )
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None)
 def test_projection_is_contained_idempotent_and_non_expansive(
     c: Constraint, seed: int, scale: float, shape: tuple[int, int]
 ) -> None:

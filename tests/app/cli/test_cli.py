@@ -130,6 +130,7 @@ def test_bad_options_are_refused_by_name(run, arguments, words):
     assert "Traceback" not in error
 
 
+@pytest.mark.processes
 def test_module_and_script_are_the_same_command():
     done = subprocess.run(
         [sys.executable, "-m", "proxlin", "--help"], capture_output=True, text=True, check=False

@@ -27,6 +27,7 @@ app(["long"])
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(os.name == "nt", reason="needs pipes of POSIX")
 def test_a_reader_that_leaves_early_is_no_error():
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

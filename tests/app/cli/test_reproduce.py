@@ -68,6 +68,7 @@ def test_steps_give_the_same_bits_on_every_run(run, tmp_path, undisturbed):
     pd.testing.assert_frame_equal(table(tmp_path), table(undisturbed))
 
 
+@pytest.mark.processes
 def test_killed_at_a_random_moment_and_continued_is_the_same_table(run, tmp_path, undisturbed):
     moment = random.SystemRandom()
     for _ in range(2):  # killed twice
@@ -88,6 +89,7 @@ def test_killed_at_a_random_moment_and_continued_is_the_same_table(run, tmp_path
         assert (tmp_path / "cells" / name).read_bytes() == content
 
 
+@pytest.mark.processes
 def test_killed_with_two_workers_and_continued_has_every_cell_once(run, tmp_path, undisturbed):
     process = start(tmp_path, "--jobs", "2")
     wait_for_cells(process, tmp_path, random.SystemRandom().randint(1, 4))
@@ -105,6 +107,7 @@ def test_killed_with_two_workers_and_continued_has_every_cell_once(run, tmp_path
             assert metrics[p] == pytest.approx(losses, rel=1e-4)
 
 
+@pytest.mark.processes
 def test_ctrl_c_keeps_what_is_finished_and_says_so(run, tmp_path):
     process = start(tmp_path)
     wait_for_cells(process, tmp_path, 2)

@@ -177,6 +177,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(os.name == "nt", reason="needs a signal of POSIX")
 @pytest.mark.parametrize(  # two files are written, the old folder and the new are renamed
     ("before", "steps"),

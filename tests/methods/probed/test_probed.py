@@ -218,11 +218,11 @@ def test_zero_last_layer_trains():
     assert result.objective < 0.7 * before
 
 
-def test_short_time_budget_is_kept_and_used():
+def test_short_time_budget_is_kept_and_used(ticking_clock):
     x, y = data(n=2000)
     problem = Problem(linear_regressor(5, 2), (x, y), 1)
-    result = minimize(problem, "probed", max_seconds=0.5)
-    assert result.seconds < 1.0
+    result = minimize(problem, "probed", max_seconds=1)
+    assert 0.9 < result.seconds < 1.2  # the step that was under way, and the last evaluation
     assert result.iterations > 0
 
 

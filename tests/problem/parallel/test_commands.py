@@ -10,6 +10,8 @@ import pytest
 
 from tests.problem.parallel.launch import TIMEOUT, environment
 
+pytestmark = pytest.mark.processes
+
 _TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 

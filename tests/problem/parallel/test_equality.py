@@ -6,6 +6,8 @@ import pytest
 
 from tests.problem.parallel.launch import torchrun
 
+pytestmark = pytest.mark.processes
+
 WORKER = Path(__file__).with_name("worker.py")
 CHECKS = [line.split()[1].split("(")[0] for line in WORKER.read_text().splitlines()
           if line.startswith("def check_")]  # fmt: skip

@@ -16,6 +16,8 @@ from tests.problem.parallel.launch import TIMEOUT, environment, torchrun
 from tests.problem.parallel.problems import net, table
 from tests.problem.parallel.train import METHOD, STEPS
 
+pytestmark = pytest.mark.processes
+
 TRAIN = Path(__file__).with_name("train.py")
 SENTENCE = "another process of the run is gone or silent"
 PATIENCE = 5.0  # PROXLIN_TIMEOUT of a silent process

@@ -16,6 +16,8 @@ from tests.problem.parallel.launch import TIMEOUT, environment
 from tests.problem.parallel.problems import net, table
 from tests.problem.parallel.train import METHOD, STEPS
 
+pytestmark = pytest.mark.processes
+
 TRAIN = Path(__file__).with_name("train.py")
 NAMES = [f"proxlin{os.getpid()}-{place}" for place in ("a", "b", "bridge")]
 ADDRESSES = ["10.231.77.1", "10.231.77.2"]  # known inside the namespaces alone

@@ -16,6 +16,8 @@ from proxlin.run.checkpoint.folder import Shelf
 from tests.run.checkpoint.child import fingerprint
 from tests.run.checkpoint.runs import run
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[3]
 PATIENCE = 120  # seconds for a process on a busy machine
 
