@@ -2,8 +2,10 @@
 
     python -m benchmarks.methods --seconds 10 --seeds 1 --jobs 2
 
-Seconds are those of one thread of the processor. Each rival may try three learning rates, each with
-the full time, and the best of them counts. Objectives are measured on the same 8,192 rows for all.
+Seconds are those of one thread of the processor. Each rival may try three batch sizes and three
+learning rates: all settings of all rivals run for a fifth of the time, the best six of them (two of
+a family at most) for the full time, and the best counts.
+Objectives are measured on the same 8,192 rows for all, and the loss of the clean rows among them.
 Each finished problem is a JSON file in `--out`, and a rerun goes on with those that are missing;
 the table (Markdown and CSV) and the curves (SVG) stand beside them.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,49 +24,78 @@ from joblib import Parallel, delayed
 
 from benchmarks.convergence import METHODS
 from benchmarks.race import Finish, race
-from benchmarks.rivals import rivals_for
+from benchmarks.rivals import FirstOrder, rivals_for
 from benchmarks.standings import write_standings
 from benchmarks.suite import Case, cases
 from proxlin.errors import DataError
 
-_OURS = ("probed", "mbo-sadm")
+_OURS = ("probed",)
+_TRIAL = 0.2  # of the time, in which every setting of a rival shows what it can
+_FULL = 6  # settings that then get the full time, at most two of a family
 
 
 def run_case(case: Case, seed: int, seconds: float, out: Path) -> str:
     """Race all methods on one problem and write what came out; returns a line about it."""
     torch.set_num_threads(1)
     try:
-        problem = case.build(seed)
+        problem, clean = case.build(seed)
     except DataError as error:
         return f"{case.name}: skipped, {error}"
-    entrants: dict[str, list[Any]] = {name: [METHODS[name]] for name in _OURS}
-    entrants |= rivals_for(problem)
-    runs: dict[str, dict[str, Any]] = {}
     failures: dict[str, str] = {}
-    for name, settings in entrants.items():
-        found: list[Finish] = []
-        for method in settings:
-            try:
-                found.append(race(problem, method, seconds, seed))
-            except Exception as error:
-                failures[name] = f"{type(error).__name__}: {error}"
-        if found:
-            best = min(found, key=lambda finish: finish.objective)
-            runs[name] = asdict(best.drawn(problem, seed))
+
+    def run(name: str, method: Any, time: float) -> Finish | None:
+        try:
+            return race(problem, method, time, seed)
+        except Exception as error:
+            failures[name] = f"{type(error).__name__}: {error}"
+            return None
+
+    entrants = [(name, METHODS[name]) for name in _OURS]
+    entrants += _halved(
+        rivals_for(problem), lambda name, method: run(name, method, _TRIAL * seconds)
+    )
+    best: dict[str, tuple[Finish, str]] = {}
+    for name, method in entrants:
+        finish = run(name, method, seconds)
+        if finish is not None and (name not in best or finish.objective < best[name][0].objective):
+            best[name] = finish, _setting(method)
     record = {
         "problem": case.name,
         "autoencoder": case.autoencoder,
+        "aside": case.aside,
         "parameters": problem.layout.size,
         "rows": problem.n_rows,
         "seed": seed,
         "seconds": seconds,
-        "runs": runs,
+        "runs": {
+            name: asdict(found.drawn(problem, seed, clean)) for name, (found, _) in best.items()
+        },
+        "settings": {name: setting for name, (_, setting) in best.items()},
         "failures": failures,
     }
     partial = _file(out, case, seed).with_suffix(".part")
     partial.write_text(json.dumps(record))
     partial.replace(_file(out, case, seed))
     return f"{case.name}, seed {seed}: done"
+
+
+def _halved(
+    families: dict[str, list[Any]], run: Callable[[str, Any], Finish | None]
+) -> list[tuple[str, Any]]:
+    """The settings that get the full time: the best after a short trial, two of a family."""
+    tried: list[tuple[float, str, Any]] = []
+    for name, settings in families.items():
+        found = [(run(name, method), method) for method in settings]
+        reached = [(end.objective, name, method) for end, method in found if end is not None]
+        tried += sorted(reached, key=lambda trial: trial[0])[:2]
+    tried.sort(key=lambda trial: trial[0])
+    return [(name, method) for _, name, method in tried[:_FULL]]
+
+
+def _setting(method: Any) -> str:
+    if not isinstance(method, FirstOrder):
+        return ""
+    return f"batch {method.batch_size}, rate {method.learning_rate:g}"
 
 
 def _file(out: Path, case: Case, seed: int) -> Path:
@@ -76,7 +108,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="", help="a part of the names of the problems")
+    parser.add_argument("--only", default="", help="parts of names of problems, with commas")
+    parser.add_argument("--aside", action="store_true", help="those kept aside too")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "methods")
     options = parser.parse_args(arguments)
     (options.out / "runs").mkdir(parents=True, exist_ok=True)
@@ -84,7 +117,9 @@ def main(arguments: list[str] | None = None) -> None:
         (case, seed)
         for seed in range(options.seeds)
         for case in cases()
-        if options.only in case.name and not _file(options.out, case, seed).exists()
+        if any(part in case.name for part in options.only.split(","))
+        and (options.aside or not case.aside)
+        and not _file(options.out, case, seed).exists()
     ]
     lines = Parallel(n_jobs=options.jobs, return_as="generator_unordered")(
         delayed(run_case)(case, seed, options.seconds, options.out) for case, seed in missing

@@ -31,6 +31,7 @@ class Run:
     curve: list[float]  # objective on the curve's rows of what would be returned then
     objective: float  # on the rows for the end, at the best of the method's candidates
     steps: int
+    clean: float | None = None  # mean loss of the clean ones among the rows for the end
 
     def when_below(self, objective: float) -> float | None:
         """The first second at which the curve is at most this."""
@@ -47,8 +48,8 @@ class Finish:
     objective: float
     steps: int
 
-    def drawn(self, problem: Problem, seed: int) -> Run:
-        """The same with its curve."""
+    def drawn(self, problem: Problem, seed: int, clean: Tensor | None = None) -> Run:
+        """The same with its curve, and with the loss of the rows that `clean` (n,) marks."""
         few, choosing = _rows(problem, _CURVE_ROWS, 1_000 + seed), _rows(problem, _CURVE_ROWS, seed)
         points = [_choice(problem, candidates, choosing) for _, candidates in self.notes]
         return Run(
@@ -56,7 +57,14 @@ class Finish:
             curve=[problem.objective(theta, few) for theta in [*points[:-1], self.last]],
             objective=self.objective,
             steps=self.steps,
+            clean=None if clean is None else clean_loss(problem, self.last, clean, seed),
         )
+
+
+def clean_loss(problem: Problem, theta: Tensor, clean: Tensor, seed: int) -> float:
+    """The mean loss of the clean rows among those for the end."""
+    rows = _rows(problem, _FINAL_ROWS, 1_000 + seed)
+    return problem.data_term(theta, rows[clean[rows]])
 
 
 def race(problem: Problem, method: Any, seconds: float, seed: int) -> Finish:

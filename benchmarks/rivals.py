@@ -1,4 +1,4 @@
-"""What people use today, as methods for the same loop: torch's optimisers and pypose's LM.
+"""What people use today, as methods for the same loop: torch's optimisers, Muon, SOAP and others.
 
 Each rival sees the objective with g in it, projects on C after every step, and takes its step with
 autograd on the whole net at once.
@@ -14,17 +14,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from proxlin.methods import Step
 from proxlin.methods.contract import Budget
 from proxlin.problem import Problem
 from proxlin.problem.rows import Batch, Shuffler
 
-BATCH = 64
+BATCHES = (64, 256, 1_024)
 _FIXED_ROWS = 4_096  # that L-BFGS sees: a batch that changes would break its memory
 _DENSE_JACOBIAN = 1_000  # most parameters for which pypose's dense Jacobian is of use
 
-Optimizers = list[torch.optim.Optimizer]
+Optimizers = list[Any]  # of torch's kind
 
 
 @dataclass
@@ -35,14 +36,17 @@ class RivalState:
     optimizers: Optimizers
     rates: list[float]  # learning rate of each optimiser before the schedule
     batches: Shuffler
+    ridge: list[Tensor]  # weights of the quadratic part of g, one for each leaf
 
 
 @dataclass(frozen=True)
 class FirstOrder:
-    """A torch optimiser with a cosine schedule on batches of 64 rows."""
+    """A torch optimiser with a cosine schedule over the budget."""
 
     make: Callable[[list[Tensor], float], Optimizers]
     learning_rate: float
+    batch_size: int = BATCHES[0]
+    scheduled: bool = True
     measures_stationarity: bool = False
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> RivalState:
@@ -50,22 +54,33 @@ class FirstOrder:
         leaves = _leaves(problem, theta)
         optimizers = self.make(leaves, self.learning_rate)
         rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
-        return RivalState(leaves, optimizers, rates, Shuffler(problem.n_rows, BATCH, generator))
+        batches = Shuffler(problem.n_rows, self.batch_size, generator)
+        weights = torch.split(problem.penalty.quadratic.to(theta), list(problem.layout.sizes))
+        ridge = [part.view_as(leaf) for part, leaf in zip(weights, leaves, strict=True)]
+        return RivalState(leaves, optimizers, rates, batches, ridge)
 
     def step(self, problem: Problem, state: RivalState, budget: Budget) -> Step:
         """One batch, one step."""
-        share = 0.5 * (1 + math.cos(math.pi * budget.progress))
-        for optimizer, rate in zip(state.optimizers, state.rates, strict=True):
-            optimizer.param_groups[0]["lr"] = rate * share
-        _backward(problem, state.leaves, problem.rows.take(state.batches.next()))
+        if self.scheduled:
+            share = 0.5 * (1 + math.cos(math.pi * budget.progress))
+            for optimizer, rate in zip(state.optimizers, state.rates, strict=True):
+                optimizer.param_groups[0]["lr"] = rate * share
+        _backward(problem, state, problem.rows.take(state.batches.next()))
         for optimizer in state.optimizers:
             optimizer.step()
         _project(problem, state.leaves)
         return Step()
 
     def candidates(self, state: RivalState) -> list[Tensor]:
-        """The present point."""
-        return [_joined(state.leaves)]
+        """The present point; of an optimiser that averages, the average."""
+        if self.scheduled:
+            return [_joined(state.leaves)]
+        for optimizer in state.optimizers:
+            optimizer.eval()
+        average = _joined(state.leaves)
+        for optimizer in state.optimizers:
+            optimizer.train()
+        return [average]
 
 
 @dataclass
@@ -139,12 +154,26 @@ def _objective(problem: Problem, leaves: list[Tensor], batch: Batch) -> Tensor:
     return problem.losses(theta, batch).mean() + problem.penalty.value(theta)
 
 
-def _backward(problem: Problem, leaves: list[Tensor], batch: Batch) -> None:
-    """Leave the gradient of the objective on the batch in the leaves."""
+def _backward(problem: Problem, state: RivalState, batch: Batch) -> None:
+    """Leave the gradient of the objective on the batch in the leaves, as a plain loop would.
+
+    The net is called with the leaves themselves, and a quadratic g adds its gradient by hand: what
+    a flat vector of all parameters costs is not the rival's.
+    """
+    leaves, layout = state.leaves, problem.layout
     for leaf in leaves:
         leaf.grad = None
     with torch.enable_grad():
-        _objective(problem, leaves, batch).backward()  # type: ignore[no-untyped-call]
+        if not problem.penalty.is_quadratic:
+            _objective(problem, leaves, batch).backward()  # type: ignore[no-untyped-call]
+            return
+        named = zip(layout.names, layout.shapes, leaves, strict=True)
+        values = {f"module.{name}": leaf.view(shape) for name, shape, leaf in named}
+        residual: Tensor = functional_call(problem._residual, values, batch)
+        problem.loss(residual).mean().backward()  # type: ignore[no-untyped-call]
+    for leaf, weight in zip(leaves, state.ridge, strict=True):
+        gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        leaf.grad = gradient.addcmul_(weight, leaf.detach())
 
 
 def _backward_in_chunks(problem: Problem, leaves: list[Tensor], rows: Tensor) -> Tensor:
@@ -183,19 +212,59 @@ def _sgd(leaves: list[Tensor], rate: float) -> Optimizers:
     return [torch.optim.SGD(leaves, lr=rate, momentum=0.9)]
 
 
+class Muon:
+    """Momentum whose matrices are made orthogonal by Newton-Schulz steps, in float32.
+
+    torch.optim.Muon multiplies in bfloat16, which a processor without it emulates at a tenth of the
+    speed. Steps have the size (RMS) of Adam's.
+    """
+
+    _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+    _MOMENTUM = 0.95
+
+    def __init__(self, matrices: list[Tensor], lr: float) -> None:
+        self.param_groups = [{"lr": lr}]
+        self._pairs = [(matrix, torch.zeros_like(matrix)) for matrix in matrices]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One step for every matrix."""
+        for matrix, momentum in self._pairs:
+            assert matrix.grad is not None
+            momentum.lerp_(matrix.grad, 1 - self._MOMENTUM)
+            update = self._orthogonal(matrix.grad.lerp(momentum, self._MOMENTUM))
+            size = 0.2 * math.sqrt(max(matrix.shape))
+            matrix.sub_(update, alpha=size * self.param_groups[0]["lr"])
+
+    def _orthogonal(self, matrix: Tensor) -> Tensor:
+        """About U V^T of the matrix's singular value decomposition."""
+        a, b, c = self._COEFFICIENTS
+        tall = matrix.shape[0] > matrix.shape[1]
+        x = matrix.T if tall else matrix
+        x = x / (x.norm() + 1e-7)
+        for _ in range(5):
+            gram = x @ x.T
+            x = a * x + torch.addmm(gram, gram, gram, beta=b, alpha=c) @ x
+        found: Tensor = x.T if tall else x
+        return found
+
+
 def _muon(leaves: list[Tensor], rate: float) -> Optimizers:
-    """Muon for matrices, Adam for the rest, with steps of the same size (RMS) as Adam's."""
+    """Muon for matrices, Adam for the rest."""
     matrices = [leaf for leaf in leaves if leaf.ndim == 2]
     rest = [leaf for leaf in leaves if leaf.ndim != 2]
-    found: Optimizers = []
-    if matrices:
-        muon: Any = torch.optim.Muon(
-            matrices, lr=rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"
-        )
-        found.append(muon)
-    if rest:
-        found.append(torch.optim.Adam(rest, lr=rate))
-    return found
+    found: Optimizers = [Muon(matrices, rate)] if matrices else []
+    return [*found, torch.optim.Adam(rest, lr=rate)] if rest else found
+
+
+def _extra(name: str, **settings: Any) -> Callable[[list[Tensor], float], Optimizers]:
+    """An optimiser of the package pytorch_optimizer, an extra of the benchmarks."""
+
+    def make(leaves: list[Tensor], rate: float) -> Optimizers:
+        kind = getattr(import_module("pytorch_optimizer"), name)
+        return [kind(leaves, lr=rate, weight_decay=0.0, **settings)]
+
+    return make
 
 
 class LevenbergMarquardt:
@@ -254,15 +323,25 @@ class _ResidualNet(nn.Module):
 
 def rivals_for(problem: Problem) -> dict[str, list[Any]]:
     """Each rival with the settings of which the best counts."""
+    usual = (1e-3, 3e-3, 1e-2)
     families = {
-        "adam": (_adam, (1e-3, 3e-3, 1e-2)),
-        "adamw": (_adamw, (1e-3, 3e-3, 1e-2)),
-        "muon": (_muon, (1e-3, 3e-3, 1e-2)),
+        "adam": (_adam, usual),
+        "adamw": (_adamw, usual),
+        "muon": (_muon, usual),
+        "soap": (_extra("SOAP"), usual),
+        "psgd-kron": (_extra("Kron"), (3e-4, 1e-3, 3e-3)),
         "sgd": (_sgd, (1e-4, 1e-3, 1e-2)),
     }
     found: dict[str, list[Any]] = {
-        name: [FirstOrder(make, rate) for rate in rates] for name, (make, rates) in families.items()
+        name: [FirstOrder(make, rate, batch) for batch in BATCHES for rate in rates]
+        for name, (make, rates) in families.items()
     }
+    free = _extra("ScheduleFreeAdamW")
+    found["schedule-free"] = [
+        FirstOrder(free, rate, batch, scheduled=False)
+        for batch in BATCHES
+        for rate in (2.5e-3, 7.5e-3, 2.5e-2)
+    ]
     found["l-bfgs"] = [LBFGS()]
     if problem.layout.size <= _DENSE_JACOBIAN and not problem.penalty.constrained:
         found["lm"] = [LevenbergMarquardt()]
