@@ -15,13 +15,14 @@ help:
 	@echo "make bench    the figures behind the claims, as tables with ratios"
 	@echo "make results  the tables and pictures of docs/results, about half an hour on two cores;"
 	@echo "              goes on where it stopped; SECONDS=30 for each training run, ROWS=1000 for a first look"
+	@echo "make docs     these pages as a site in build/site, links checked; make gallery runs the examples for it"
 	@echo "make clean    remove the virtual environment and caches"
 
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned versions into $(VENV) (a few minutes the first time)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch==2.13.0"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test,bench]"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test,bench,docs]"
 	@touch $(READY)
 
 demo: $(READY)
@@ -53,6 +54,20 @@ ROWS ?=
 RESULTS ?= $(if $(ROWS),out/first-look,docs/results)
 results: $(READY)
 	@$(BIN)/python -m benchmarks.show --seconds $(SECONDS) --to $(RESULTS) $(if $(ROWS),--rows $(ROWS))
+
+# Formulas, search and pictures are part of the site: it needs no network, neither to be built nor to be read.
+.PHONY: docs docs-serve gallery
+docs: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir build/site
+	@OMP_NUM_THREADS=1 $(BIN)/pytest --quiet tests/docs/test_site.py
+	@echo "built: build/site/index.html (make docs-serve shows it with its search)"
+
+docs-serve: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
+
+EXAMPLES ?=
+gallery: $(READY)
+	@$(BIN)/python docs/_site/gallery.py $(EXAMPLES)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from proxlin.app.tabular import FitSettings, fit_table, load_model, read_table_file, save_model
 
@@ -63,6 +64,20 @@ def main() -> None:
         cell = one.cells[0]
         expected, got = cell.texts
         print(f"row {one.row}: {cell.column} is {got}, expected {expected}")
+    draw(pd.read_csv(folder / "house.csv"), judged.flags).savefig(folder / "prices.png", dpi=110)
+
+
+def draw(table: pd.DataFrame, flags: np.ndarray) -> Figure:
+    """Prices over areas, on a scale that shows both kinds of rows."""
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    area = pd.to_numeric(table["area"], errors="coerce")
+    for flagged, label in ((False, "fits"), (True, "does not fit")):
+        chosen = flags == flagged
+        axes.scatter(area[chosen], table["price"][chosen], s=12, label=label)
+    axes.set(xlabel="area", ylabel="price", yscale="log")
+    axes.legend()
+    return figure
 
 
 if __name__ == "__main__":
