@@ -16,6 +16,8 @@ help:
 	@echo "make results  the tables and pictures of docs/results, about half an hour on two cores;"
 	@echo "              goes on where it stopped; SECONDS=30 for each training run, ROWS=1000 for a first look"
 	@echo "make docs     these pages as a site in build/site, links checked; make gallery runs the examples for it"
+	@echo "make release  wheel and sdist in dist/, tried in a clean environment"
+	@echo "make test-floors  the fast tests with the oldest versions that pyproject.toml allows (Python 3.11)"
 	@echo "make clean    remove the virtual environment and caches"
 
 $(READY): pyproject.toml constraints.txt
@@ -69,5 +71,22 @@ EXAMPLES ?=
 gallery: $(READY)
 	@$(BIN)/python docs/_site/gallery.py $(EXAMPLES)
 
+.PHONY: release test-floors
+release: $(READY)
+	@rm -rf dist && $(BIN)/python -m hatchling build
+	@OMP_NUM_THREADS=1 $(BIN)/pytest --quiet tests/release
+
+# Old versions warn of what later ones took away; that is no error here. FLOOR_TORCH=2.13.0 where an older torch is not to be had.
+FLOORS := .venv-floors
+FLOOR_TORCH ?= $(shell sed -n 's/.*"torch>=\(.*\)",/\1/p' pyproject.toml)
+test-floors:
+	@test -x $(FLOORS)/bin/python || $(PYTHON) -m venv $(FLOORS)
+	@$(FLOORS)/bin/python tests/release/floors.py test | sed 's/^torch==.*/torch==$(FLOOR_TORCH)/' > $(FLOORS)/floors.txt
+	@$(FLOORS)/bin/pip install --quiet --disable-pip-version-check --requirement $(FLOORS)/floors.txt
+	@$(FLOORS)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(FLOORS)/bin/pip check
+	@OMP_NUM_THREADS=1 $(FLOORS)/bin/pytest --numprocesses auto --override-ini filterwarnings=default \
+		-m "not (processes or browser or statistics or slow)"
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(FLOORS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
