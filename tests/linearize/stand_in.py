@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
-from proxlin.linearize.settings import all_derivatives
+from proxlin.linearize.torch_modes import all_derivatives
 from proxlin.terms.layout import Layout
 
 Batch = tuple[Tensor, ...]
@@ -25,6 +25,7 @@ class StandIn:
         self.layout = Layout.of(trainable)
         self.start = self.layout.join({n: p.detach() for n, p in trainable})
         self.affine_in_output = rule is None
+        self.cache = {}
         self._rule = rule or (lambda call, batch: (call(batch[0]) - batch[-1]).flatten(1))
 
     def residual(self, theta: Tensor, batch: Batch) -> Tensor:

@@ -150,7 +150,7 @@ def test_a_narrow_place_cuts_the_chain_in_two(
     make: Callable[[], nn.Module], shape: tuple[int, ...], width: int
 ) -> None:
     problem, theta, batch = problem_of(make(), *shape)
-    chain = read_chain(problem.network, problem.layout)
+    chain = read_chain(problem)
     assert chain is not None
     weights = Weights(problem.network, problem.layout.split(theta))
     part = Blueprint.draw(chain, weights, batch[0]).divide(len(chain.stages))
@@ -160,7 +160,7 @@ def test_a_narrow_place_cuts_the_chain_in_two(
 
 def test_tiles_partition_the_outputs() -> None:
     problem, theta, batch = problem_of(bottleneck(), 1, 14, 14)
-    chain = read_chain(problem.network, problem.layout)
+    chain = read_chain(problem)
     assert chain is not None
     weights = Weights(problem.network, problem.layout.split(theta))
     part = Blueprint.draw(chain, weights, batch[0]).divide(len(chain.stages))

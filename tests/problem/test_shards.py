@@ -1,4 +1,4 @@
-"""Shares of batches: together the processes have every row of a batch once, in its order."""
+"""LocalBatchs of batches: together the processes have every row of a batch once, in its order."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proxlin.errors import InvalidInputError
 from proxlin.problem.rows import TensorRows
-from proxlin.problem.shards import Everywhere, Owned, Share, own_rows
+from proxlin.problem.shards import Everywhere, LocalBatch, Owned, own_rows
 
 
 class Told:
@@ -47,25 +47,25 @@ def spread_rows(draw):
     return shards, torch.tensor(index)
 
 
-def put_together(shares):
-    """The batch from its shares."""
-    batch = torch.full((shares[0].n_rows,), -1.0)
-    for share in shares:
-        if share.rows:
-            places = slice(None) if share.positions is None else share.positions
+def put_together(parts):
+    """The batch from what each process holds of it."""
+    batch = torch.full((parts[0].n_rows,), -1.0)
+    for part in parts:
+        if part.count:
+            places = slice(None) if part.positions is None else part.positions
             assert bool((batch[places] == -1).all())  # nobody else had them
-            batch[places] = share.batch[0]
+            batch[places] = part.tensors[0]
     return batch
 
 
 @given(spread_rows())
-def test_shares_of_a_batch_are_the_batch(spread):
+def test_local_batches_are_the_batch(spread):
     shards, index = spread
     assert torch.equal(put_together([shard.take(index) for shard in shards]), index.float())
 
 
 @given(spread_rows(), st.integers(1, 9))
-def test_shares_of_the_parts_of_a_batch_are_its_parts(spread, size):
+def test_parts_of_local_batches_are_its_parts(spread, size):
     shards, index = spread
     parts = zip(*(shard.take(index).parts(size) for shard in shards), strict=True)
     for found, expected in zip(parts, torch.split(index, size), strict=True):
@@ -85,16 +85,16 @@ def test_a_pass_over_all_meets_every_row_once(spread, size):
 
 
 def test_a_slice_is_a_batch_too():
-    shares = [shard.take(slice(2, 9)) for shard in owned([3, 0, 8])]
-    assert torch.equal(put_together(shares), torch.arange(2, 9).float())
+    parts = [shard.take(slice(2, 9)) for shard in owned([3, 0, 8])]
+    assert torch.equal(put_together(parts), torch.arange(2, 9).float())
 
 
 def test_rows_go_to_their_places():
-    share = Share((torch.zeros(2),), 4, torch.tensor([1, 3]))
+    batch = LocalBatch((torch.zeros(2),), 4, torch.tensor([1, 3]))
     signs = torch.arange(8.0).view(4, 2)
-    assert torch.equal(share.of(signs), signs[[1, 3]])
+    assert torch.equal(batch.own(signs), signs[[1, 3]])
     assert torch.equal(
-        share.of(torch.stack([signs, -signs])), torch.stack([signs, -signs])[:, [1, 3]]
+        batch.own(torch.stack([signs, -signs])), torch.stack([signs, -signs])[:, [1, 3]]
     )
 
 

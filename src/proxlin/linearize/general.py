@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 from torch.func import jvp, vjp, vmap
 
-from proxlin.linearize.differentiable import Differentiable
-from proxlin.linearize.footprint import rows_of
-from proxlin.linearize.settings import all_derivatives, unfolds
+from proxlin.linearize.differentiable import Differentiable, rows_of
+from proxlin.linearize.torch_modes import all_derivatives, unfolds
 from proxlin.problem.rows import Batch
 
 _LOG = logging.getLogger("proxlin")

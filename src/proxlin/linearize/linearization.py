@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError, MemoryBudgetError
-from proxlin.linearize.differentiable import Differentiable
-from proxlin.linearize.footprint import rows_of
+from proxlin.linearize.differentiable import Differentiable, rows_of
 from proxlin.linearize.general import General
 from proxlin.linearize.layerwise.chain import read_chain
 from proxlin.linearize.layerwise.record import NotAChainError, Weights
 from proxlin.linearize.layerwise.rows import Layerwise
 from proxlin.linearize.products import Products
 from proxlin.problem.rows import Batch
-from proxlin.problem.shards import Share
+from proxlin.problem.shards import LocalBatch
 
 _LOG = logging.getLogger("proxlin")
-_KNOWN: WeakKeyDictionary[nn.Module, dict[Hashable, Layerwise]] = WeakKeyDictionary()
 
 
 class Linearization:
@@ -64,28 +60,28 @@ class Linearization:
         weights: Tensor,
         count: int,
         generator: torch.Generator | None = None,
-        share: Share | None = None,
+        batch: LocalBatch | None = None,
     ) -> Tensor:
         """v = J^T (sqrt(w) * signs) / sqrt(B), shape (count, d), with new random signs for each.
 
-        E[v v^T] = (1/B) sum_i J_i^T diag(w_i) J_i for weights w >= 0 of shape (B, N). For a share
-        of a batch B counts the whole of it and signs are drawn for the whole of it: the sum over
-        all processes is the probe that one process would have found.
+        E[v v^T] = (1/B) sum_i J_i^T diag(w_i) J_i for weights w >= 0 of shape (B, N). For this
+        process's rows of a `batch`, B and the signs are those of the whole of it: the sum over all
+        processes is the probe that one process would have drawn.
         """
         self._check("weights", weights, self.residual.shape)
         check_count("count", count)
-        share = share or Share(self._batch, len(weights))
-        scale = weights.detach().sqrt() / share.n_rows**0.5
+        batch = batch or LocalBatch(self._batch, len(weights))
+        scale = weights.detach().sqrt() / batch.n_rows**0.5
         at_once = max(1, self.max_bytes // 4 // max(1, scale.nbytes))
-        found: list[Tensor] = []
+        probes: list[Tensor] = []
         for first in range(0, count, at_once):
             # One draw for each probe: the bits do not depend on how many are taken together.
             signs = [
-                share.of(random_signs(scale, share.n_rows, generator))
+                batch.own(random_signs(scale, batch.n_rows, generator))
                 for _ in range(min(at_once, count - first))
             ]
-            found.append(self._products.adjoint(torch.stack(signs).mul_(scale)))
-        return found[0] if len(found) == 1 else torch.cat(found)
+            probes.append(self._products.adjoint(torch.stack(signs).mul_(scale)))
+        return probes[0] if len(probes) == 1 else torch.cat(probes)
 
     @property
     def path(self) -> str:
@@ -100,9 +96,9 @@ class Linearization:
         """
         outputs, size = self.residual.shape[1], len(self.anchor)
         result = self.residual.numel() * size * self.anchor.itemsize
-        way = self._layerwise
+        layerwise = self._layerwise
         general = General(self._problem, self.anchor, self._products.row_bytes)
-        least = way.workspace.least if way else general.per_direction(outputs)
+        least = layerwise.workspace.least if layerwise else general.per_direction(outputs)
         if result + least > self.max_bytes:
             raise MemoryBudgetError(self._too_large(result + least))
         if result + least + self._products.graph_bytes > self.max_bytes // 2:
@@ -111,11 +107,11 @@ class Linearization:
         if out is not None:
             self._check("out", out, (*self.residual.shape, size))
         rows = self.residual.new_empty(*self.residual.shape, size) if out is None else out
-        if way is not None:
-            self._fill(rows, way, free)
-            if way.right is None:
-                way.right = self._is_right(rows[0])
-            if way.right is not False:
+        if layerwise is not None:
+            self._fill(rows, layerwise, free)
+            if layerwise.correct is None:
+                layerwise.correct = self._is_correct(rows[0])
+            if layerwise.correct is not False:
                 return rows
             _LOG.warning(
                 "The layers of %s do not reproduce its derivative; torch.func is used instead.",
@@ -143,35 +139,34 @@ class Linearization:
 
     @cached_property
     def _layerwise(self) -> Layerwise | None:
-        """The way through the layers, remembered for samples of the same shape."""
+        """The pass through the layers, kept for samples of the same shape."""
         problem, x = self._problem, self._batch[0]
         if not problem.affine_in_output or x.dtype != self.anchor.dtype:
             return None
-        chain = read_chain(problem.network, problem.layout)
+        chain = read_chain(problem)
         if chain is None:
             return None
-        known = _KNOWN.setdefault(problem.network, {})
-        key = (type(problem), chain, x.shape[1:], x.dtype, x.device, problem.layout)
-        if key not in known:
+        key = ("layerwise", chain, x.shape[1:], x.dtype, x.device)
+        if key not in problem.cache:
             try:
-                known[key] = Layerwise(chain, self._weights, x)
+                problem.cache[key] = Layerwise(chain, self._weights, x)
             except NotAChainError as reason:
                 _LOG.debug("%s is not a chain: %s", type(problem.network).__name__, reason)
                 return None
-        way = known[key]
-        usable = way.outputs == self.residual.shape[1] and way.right is not False
-        return way if usable else None
+        layerwise: Layerwise = problem.cache[key]
+        usable = layerwise.outputs == self.residual.shape[1] and layerwise.correct is not False
+        return layerwise if usable else None
 
     @property
     def _weights(self) -> Weights:
         return Weights(self._problem.network, self._problem.layout.split(self.anchor))
 
-    def _fill(self, rows: Tensor, way: Layerwise, room: int) -> None:
+    def _fill(self, rows: Tensor, layerwise: Layerwise, max_bytes: int) -> None:
         layout = self._problem.layout
         columns = {name: layout.slice(name) for name in layout.names}
-        way.fill(rows, self._batch[0], self._weights, columns, room=room)
+        layerwise.fill(rows, self._batch[0], self._weights, columns, max_bytes=max_bytes)
 
-    def _is_right(self, rows: Tensor) -> bool | None:
+    def _is_correct(self, rows: Tensor) -> bool | None:
         """Whether J_1^T u agrees with automatic differentiation for one u of random signs.
 
         None if that cannot be said, because theta has diverged.

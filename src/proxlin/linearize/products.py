@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from proxlin.errors import UnsupportedModuleError
-from proxlin.linearize.differentiable import Differentiable
-from proxlin.linearize.footprint import footprint, rows_of
-from proxlin.linearize.settings import all_derivatives, quietly
+from proxlin.linearize.differentiable import Differentiable, footprint, rows_of
+from proxlin.linearize.torch_modes import all_derivatives, quietly
 from proxlin.problem.rows import Batch
 
 _LOG = logging.getLogger("proxlin")

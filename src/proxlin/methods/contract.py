@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from proxlin._checks import check_count, check_positive
 from proxlin.problem import Problem
+
+_MOST_RESERVE = 0.3  # of a time budget that is kept back for the last evaluation
 
 
 class Status(Enum):
@@ -70,6 +73,14 @@ class Budget:
         self.iteration, self.reserve = iteration, reserve
         self._started = self._clock() - seconds
 
+    def hold_back(self, cost: float) -> None:
+        """Keep time for a last evaluation that costs about as much as one of so many seconds.
+
+        Never most of the budget: a machine that was busy for a moment must not end the run.
+        """
+        limit = math.inf if self.max_seconds is None else _MOST_RESERVE * self.max_seconds
+        self.reserve = min(1.2 * cost, limit)
+
     def renew(self) -> None:
         """Read a shared clock again; others are read each time they are asked."""
         if self._renew is not None:
@@ -83,12 +94,12 @@ class Budget:
     @property
     def progress(self) -> float:
         """The share of the scarcer budget that is used, in [0, 1]; 0 without a budget."""
-        shares = [0.0]
+        used = [0.0]
         if self.max_iter is not None:
-            shares.append(self.iteration / max(self.max_iter, 1))
+            used.append(self.iteration / max(self.max_iter, 1))
         if self.max_seconds is not None:
-            shares.append(self.seconds / max(self.max_seconds - self.reserve, 1e-9))
-        return min(1.0, max(shares))
+            used.append(self.seconds / max(self.max_seconds - self.reserve, 1e-9))
+        return min(1.0, max(used))
 
     def expired(self) -> bool:
         """Whether the time is up, the reserve set aside; reads a shared clock again."""

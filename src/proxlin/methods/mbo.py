@@ -100,12 +100,12 @@ class MBO:
         }
         accepted = False
         if decrease < 0:
-            found = self.search.search(
+            result = self.search.search(
                 problem.objective, state.theta, target, state.objective, decrease
             )
-            accepted = found.accepted
-            details |= {"step": found.step if accepted else 0.0, "trials": float(found.trials)}
-            state.theta, state.objective = found.theta, found.objective
+            accepted = result.accepted
+            details |= {"step": result.step if accepted else 0.0, "trials": float(result.trials)}
+            state.theta, state.objective = result.theta, result.objective
         state.iteration += 1 if accepted else _TIGHTER
         state.refused = 0 if accepted else state.refused + 1
         over = state.refused >= (self.patience if by_chance else 1) and not budget.expired()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from proxlin.problem.residual import (
     read_parameters,
 )
 from proxlin.problem.rows import Batch, Rows, as_rows
-from proxlin.problem.shards import Everywhere, Shards, Share, own_rows
+from proxlin.problem.shards import Everywhere, LocalBatch, Shards, own_rows
 from proxlin.terms import Constraint, Penalty, Regularizer
 
 _CHUNK_NUMBERS = 2**18  # input or output numbers of a chunk: small enough for the cache
@@ -79,9 +79,11 @@ class Problem:
         # and its parameters until a run is over.
         self.network = copy.deepcopy(module).eval().requires_grad_(False)
         self.affine_in_output = residual is None
+        self.cache: dict[Hashable, Any] = {}  # of linearisations, from batch to batch
         self._residual = ResidualModule(self.network, residual or difference)
         self.example = _example(self.shards)
         self.n_outputs = check_residual(self.residual, self.theta(), self.example)
+        self._latest: tuple[Tensor, float] | None = None  # the point evaluated last, its objective
         self.chunk_rows = (
             _default_chunk(self) if chunk_rows is None else check_count("chunk_rows", chunk_rows)
         )
@@ -159,41 +161,39 @@ class Problem:
         """||F(theta; x_i)||_p of each row of the batch, (B,)."""
         return self.loss(self.residual(theta, batch))
 
-    def take(self, index: Tensor | slice) -> Share:
-        """This process's share of the batch with these row numbers."""
+    def take(self, index: Tensor | slice) -> LocalBatch:
+        """This process's rows of the batch with these row numbers."""
         return self.shards.take(index)
 
-    def mean_loss(self, theta: Tensor, share: Share) -> float:
+    def mean_loss(self, theta: Tensor, batch: LocalBatch) -> float:
         """The mean loss of a batch over all processes."""
         with torch.no_grad():
-            return float(self.communicator.sum(self._part_of_mean(theta, share)))
+            return float(batch.communicator.sum(self._part_of_mean(theta, batch)))
 
-    def value_and_gradient(self, theta: Tensor, batch: Batch | Share) -> tuple[float, Tensor]:
+    def value_and_gradient(self, theta: Tensor, batch: Batch | LocalBatch) -> tuple[float, Tensor]:
         """Mean loss of the batch plus g, and one sub-gradient of it (0 is chosen at a kink).
 
-        Of a share, over all processes; of a plain batch, over its rows alone.
+        Of the rows of all processes, or of a plain tuple of tensors alone.
         """
-        if not isinstance(batch, Share):
-            batch = Share(batch, batch[0].shape[0])
+        if not isinstance(batch, LocalBatch):
+            batch = LocalBatch(batch, batch[0].shape[0])
         point = theta.detach().requires_grad_(True)
         with torch.enable_grad():
             value = self._part_of_mean(point, batch)
-            if batch.positions is None or self.communicator.leads:
+            if batch.communicator.leads:
                 value = value + self.penalty.value(point)
             # A process without rows has nothing that depends on the point.
             gradient = torch.zeros_like(theta)
             if value.requires_grad:
                 (gradient,) = torch.autograd.grad(value, point)
-        if batch.positions is not None:
-            value, gradient = self.communicator.sum_together([value.detach(), gradient])
-        return float(value.detach()), gradient
+        value, gradient = batch.communicator.sum_together([value.detach(), gradient])
+        return float(value), gradient
 
-    def _part_of_mean(self, theta: Tensor, share: Share) -> Tensor:
+    def _part_of_mean(self, theta: Tensor, batch: LocalBatch) -> Tensor:
         """What this process's rows add to the mean loss of the batch."""
-        if not share.rows:
+        if not batch.count:
             return theta.new_zeros(())
-        losses = self.losses(theta, share.batch)
-        return losses.mean() if share.positions is None else losses.sum() / share.n_rows
+        return batch.part_of_mean(self.losses(theta, batch.tensors))
 
     def chunks(self, rows: int | None = None, index: Tensor | None = None) -> Iterator[Batch]:
         """This process's part of all rows or of those of `index`, a bounded number at a time."""
@@ -217,7 +217,7 @@ class Problem:
 
     def _on(self, shards: Shards) -> Problem:
         other = copy.copy(self)
-        other.shards, other.example = shards, _example(shards)
+        other.shards, other.example, other._latest = shards, _example(shards), None
         outputs = check_residual(other.residual, other.theta(), other.example)
         if outputs != self.n_outputs:
             raise InvalidInputError(
@@ -229,11 +229,11 @@ class Problem:
     def row_losses(self, theta: Tensor) -> Tensor:
         """||F(theta; x_i)||_p of every row, (n,), on every process."""
         with torch.no_grad():
-            found = [self.losses(theta, batch) for batch in self.chunks()]
+            own = [self.losses(theta, batch) for batch in self.chunks()]
         if self.communicator.size == 1:
-            return torch.cat(found)
-        share = Share((), self.n_rows, self.shards.numbers())
-        return share.spread(torch.cat([theta.new_empty(0), *found]), self.communicator)
+            return torch.cat(own)
+        everyone = LocalBatch((), self.n_rows, self.shards.numbers(), self.communicator)
+        return everyone.gathered(torch.cat([theta.new_empty(0), *own]))
 
     def data_term(self, theta: Tensor, index: Tensor | None = None) -> float:
         """(1/n) sum_i ||F(theta; x_i)||_p over all rows or those of `index`, summed in float64."""
@@ -249,8 +249,13 @@ class Problem:
 
         Over all rows, or over those of `index` as an estimate.
         """
+        if index is None and self._latest is not None and torch.equal(self._latest[0], theta):
+            return self._latest[1]
         value = self.data_term(theta, index) + float(self.penalty.value(theta))
-        return math.inf if math.isnan(value) else value
+        value = math.inf if math.isnan(value) else value
+        if index is None:
+            self._latest = (theta.detach().clone(), value)
+        return value
 
 
 def _example(shards: Shards) -> Batch:
@@ -260,8 +265,8 @@ def _example(shards: Shards) -> Batch:
     if own is not None and shards.communicator.size == 1:
         return own
     batches = shards.communicator.each(own)
-    found: Batch = next(batch for batch in batches if batch is not None)
-    return own or found
+    elsewhere: Batch = next(batch for batch in batches if batch is not None)
+    return own or elsewhere
 
 
 def _default_chunk(problem: Problem) -> int:

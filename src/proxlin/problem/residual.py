@@ -54,10 +54,10 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
         raise InvalidInputError("module must have parameters that require a gradient; got none.")
     kinds = {(tensor.dtype, tensor.device) for _, tensor in parameters}
     if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
-        found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
+        listed = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
         raise InvalidInputError(
             "module must hold its parameters as float32 or float64, all alike on one device;"
-            f" got {found}. Convert it with .to(...)."
+            f" got {listed}. Convert it with .to(...)."
         )
     for name, child in module.named_modules():
         if isinstance(child, nn.modules.batchnorm._BatchNorm):

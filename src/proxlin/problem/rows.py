@@ -146,20 +146,18 @@ class Shuffler:
     """
 
     n_rows: int
-    batch_size: int  # at most the number of rows
+    batch_size: int
     generator: torch.Generator
     order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # of this round
     visited: int = 0  # how many of `order` have been handed out
 
-    def __post_init__(self) -> None:
-        self.batch_size = min(self.batch_size, self.n_rows)
-
-    def next(self) -> Tensor:
+    def next(self, size: int | None = None) -> Tensor:
         """The row numbers of the next batch; a last short batch is left out of its round."""
-        if self.n_rows > _MOST_ORDERED and self.batch_size < self.n_rows:
-            return torch.randint(self.n_rows, (self.batch_size,), generator=self.generator)
-        if self.visited + self.batch_size > len(self.order):
+        size = min(size or self.batch_size, self.n_rows)
+        if self.n_rows > _MOST_ORDERED and size < self.n_rows:
+            return torch.randint(self.n_rows, (size,), generator=self.generator)
+        if self.visited + size > len(self.order):
             self.order = torch.randperm(self.n_rows, generator=self.generator)
             self.visited = 0
-        first, self.visited = self.visited, self.visited + self.batch_size
+        first, self.visited = self.visited, self.visited + size
         return self.order[first : self.visited]

@@ -1,14 +1,15 @@
 """Which rows are whose: the rows of a problem spread over the processes that work on it.
 
 Rows are numbered through all processes. A batch is a list of such numbers, the same everywhere;
-each process takes its share of it, and what it finds there is summed up over all.
+each process takes its own rows of it, and what they give is summed up over all.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -16,45 +17,53 @@ import torch
 from torch import Tensor
 
 from proxlin.errors import InvalidInputError
-from proxlin.problem.parallel import Communicator
+from proxlin.problem.parallel import Communicator, Serial
 from proxlin.problem.rows import Batch, Rows, as_rows
 
 
 @dataclass(frozen=True)
-class Share:
-    """The rows of one batch that are this process's."""
+class LocalBatch:
+    """This process's rows of one batch; `communicator` sums up over those that hold the others."""
 
-    batch: Batch  # rows first; empty if none is ours
+    tensors: Batch  # rows first; empty if none is ours
     n_rows: int  # of the batch, over all processes
     positions: Tensor | None = None  # (b,) ascending: where in the batch ours stand; None: all are
+    communicator: Communicator = field(default_factory=Serial)
 
     @property
-    def rows(self) -> int:
-        """How many are ours."""
-        return self.batch[0].shape[0] if self.batch else 0
+    def count(self) -> int:
+        """How many rows are ours."""
+        return self.tensors[0].shape[0] if self.tensors else 0
 
-    def parts(self, size: int) -> Iterator[Share]:
-        """The share of each `size` rows of the batch, in order."""
+    def parts(self, size: int) -> Iterator[LocalBatch]:
+        """Each `size` rows of the batch in order, of which we hold ours."""
         for first in range(0, self.n_rows, size):
             last = min(first + size, self.n_rows)
-            if self.positions is None:
-                yield Share(tuple(tensor[first:last] for tensor in self.batch), last - first)
-                continue
-            low, high = torch.searchsorted(self.positions, torch.tensor([first, last])).tolist()
-            batch = tuple(tensor[low:high] for tensor in self.batch) if low < high else ()
-            yield Share(batch, last - first, self.positions[low:high] - first)
+            low, high, positions = first, last, None
+            if self.positions is not None:
+                ends = torch.tensor([first, last])
+                low, high = torch.searchsorted(self.positions, ends).tolist()
+                positions = self.positions[low:high] - first
+            tensors = tuple(tensor[low:high] for tensor in self.tensors) if low < high else ()
+            yield LocalBatch(tensors, last - first, positions, self.communicator)
 
-    def of(self, rows: Tensor) -> Tensor:
+    def own(self, rows: Tensor) -> Tensor:
         """Our rows of a tensor that has one for each row of the batch, in its last but one."""
         return rows if self.positions is None else rows.index_select(-2, self.positions)
 
-    def spread(self, rows: Tensor, communicator: Communicator) -> Tensor:
+    def gathered(self, rows: Tensor) -> Tensor:
         """All rows of the batch, on every process, from each one's own (b, ...)."""
         if self.positions is None:
             return rows
         everything = rows.new_zeros(self.n_rows, *rows.shape[1:])
         everything[self.positions] = rows
-        return communicator.sum(everything)
+        return self.communicator.sum(everything)
+
+    def part_of_mean(self, values: Tensor) -> Tensor:
+        """What our rows add to the mean of the batch; `values` has one or several of each row."""
+        if self.positions is None:
+            return values.mean()
+        return values.sum() / (self.n_rows * math.prod(values.shape[1:]))
 
 
 class Shards(ABC):
@@ -66,16 +75,16 @@ class Shards(ABC):
     own: slice  # our rows in a pass over all, as numbers of `rows`
     most: int  # rows that any process has in such a pass
 
-    def take(self, index: Tensor | slice) -> Share:
-        """Our share of the batch with these row numbers."""
+    def take(self, index: Tensor | slice) -> LocalBatch:
+        """Our rows of the batch with these row numbers."""
         if self.communicator.size == 1 and self.rows is not None:
             batch = self.rows.take(index)
-            return Share(batch, batch[0].shape[0])
+            return LocalBatch(batch, batch[0].shape[0])
         numbers = torch.arange(*index.indices(self.n_rows)) if isinstance(index, slice) else index
         positions = self._positions(numbers)
         held = self._held(numbers[positions])
         batch = self.rows.take(held) if self.rows is not None and len(held) else ()
-        return Share(batch, len(numbers), positions)
+        return LocalBatch(batch, len(numbers), positions, self.communicator)
 
     def chunks(self, size: int, index: Tensor | None = None) -> Iterator[Batch]:
         """Our rows in order, or those of `index`, `size` at a time."""
@@ -158,7 +167,7 @@ class Owned(Shards):
 
     def restricted(self, index: Tensor) -> Shards:
         """Every process keeps its own of the rows of `index`."""
-        return self.replaced(self.take(index).batch or None)
+        return self.replaced(self.take(index).tensors or None)
 
     def replaced(self, data: Any) -> Shards:
         """Every process is given its own."""
@@ -167,8 +176,8 @@ class Owned(Shards):
     def _positions(self, numbers: Tensor) -> Tensor:
         last = self._first + self.own.stop
         ours = (numbers >= self._first) & (numbers < last)
-        found: Tensor = torch.nonzero(ours).flatten()
-        return found
+        positions: Tensor = torch.nonzero(ours).flatten()
+        return positions
 
     def _held(self, numbers: Tensor) -> Tensor:
         return numbers - self._first

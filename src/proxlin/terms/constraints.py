@@ -14,7 +14,7 @@ from torch import Tensor
 from proxlin._checks import check_choice, check_exponent, check_positive
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.terms.pieces import Coupled, Piece, Separable, Space, Tie
-from proxlin.terms.term import Term, check_together, plan_for_tensor
+from proxlin.terms.term import Term, check_together, sum_for_tensor
 
 
 class Constraint(ABC):
@@ -27,11 +27,11 @@ class Constraint(ABC):
 
     def project(self, theta: Tensor) -> Tensor:
         """argmin_{x in C}  1/2 ||x - theta||^2, in the shape of theta."""
-        return plan_for_tensor(self.terms, theta).prox(theta.reshape(-1), 1.0).reshape(theta.shape)
+        return sum_for_tensor(self.terms, theta).prox(theta.reshape(-1), 1.0).reshape(theta.shape)
 
     def contains(self, theta: Tensor, tolerance: float = 1e-6) -> bool:
         """Whether theta lies in C, up to `tolerance` relative to the size of the set."""
-        return plan_for_tensor(self.terms, theta).contains(theta.reshape(-1), tolerance)
+        return sum_for_tensor(self.terms, theta).contains(theta.reshape(-1), tolerance)
 
     def __and__(self, other: object) -> Intersection:
         if not isinstance(other, Constraint):

@@ -168,13 +168,13 @@ def _merge(coupled: Sequence[Coupled], layout: Layout) -> list[Coupled]:
     merged: dict[object, Coupled] = {}
     for piece in coupled:
         key = (piece.kind, piece.p, piece.where, piece.groups)
-        known = merged.setdefault(key, piece)
-        if known is piece:
+        first = merged.setdefault(key, piece)
+        if first is piece:
             continue
-        if piece.kind == "simplex" and piece.size != known.size:
-            raise _empty(known.term, piece.term, piece.where[0], layout)
-        sizes = (known.size, piece.size)
-        merged[key] = replace(known, size=sum(sizes) if piece.kind == "norm" else min(sizes))
+        if piece.kind == "simplex" and piece.size != first.size:
+            raise _empty(first.term, piece.term, piece.where[0], layout)
+        sizes = (first.size, piece.size)
+        merged[key] = replace(first, size=sum(sizes) if piece.kind == "norm" else min(sizes))
     for piece in list(merged.values()):
         ball = ("ball", piece.p, piece.where, piece.groups)
         if piece.kind == "norm" and piece.p != 2 and ball in merged:  # rule 6; p = 2 has rule 5
@@ -216,7 +216,7 @@ def _check_ridge(
     weights = {sums[i].quadratic: layout.names[i] for i in piece.where}
     if max(weights) - min(weights) > 1e-12 * max(weights):  # equal up to the rounding of sums
         acting = _acting_on(piece.where, separable, partners)
-        ridge = next(one.term for one in acting if one.quadratic)
+        ridge = next(other.term for other in acting if other.quadratic)
         listed = ", ".join(f"{weight:g} on {name!r}" for weight, name in weights.items())
         raise CombinationError(
             f"{ridge} and {piece.term} have no exact joint prox, because the quadratic weight is"
@@ -233,17 +233,17 @@ def _check_interval(
     layout: Layout,
 ) -> None:
     for i in piece.where:
-        for one in _acting_on([i], separable, partners):
+        for interval in _acting_on([i], separable, partners):
             if piece.kind == "simplex":
-                fits = one.low <= 0 and one.high >= piece.size
+                fits = interval.low <= 0 and interval.high >= piece.size
             else:
-                redundant = one.low < sums[i].low, one.high > sums[i].high
-                fits = (one.low in (-inf, 0.0) or redundant[0]) and (
-                    one.high in (0.0, inf) or redundant[1]
+                redundant = interval.low < sums[i].low, interval.high > sums[i].high
+                fits = (interval.low in (-inf, 0.0) or redundant[0]) and (
+                    interval.high in (0.0, inf) or redundant[1]
                 )
             if not fits:
-                advice = f"replace {one.term} by NonNegative()"
-                raise _refusal(one.term, piece.term, i, layout, advice)
+                advice = f"replace {interval.term} by NonNegative()"
+                raise _refusal(interval.term, piece.term, i, layout, advice)
 
 
 def _check_pair(inner: Coupled, outer: Coupled, layout: Layout) -> None:

@@ -74,9 +74,9 @@ class Layout:
         wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         for pattern in wanted:
             if not any(fnmatchcase(name, pattern) for name in self.names):
-                known = ", ".join(self.names)
+                names = ", ".join(self.names)
                 raise InvalidInputError(
-                    f"{label}={pattern!r} must match a parameter name; the module has {known}."
+                    f"{label}={pattern!r} must match a parameter name; the module has {names}."
                     + nearest(pattern, self.names)
                 )
         return tuple(n for n in self.names if any(fnmatchcase(n, pattern) for pattern in wanted))

@@ -11,8 +11,8 @@ from torch import Tensor
 from proxlin.errors import InvalidInputError
 from proxlin.terms.constraints import Constraint
 from proxlin.terms.layout import Layout
+from proxlin.terms.piece_sum import PieceSum
 from proxlin.terms.pieces import Coupled, Separable, Space
-from proxlin.terms.plan import Plan
 from proxlin.terms.regularizers import Regularizer
 
 
@@ -52,18 +52,18 @@ class Penalty:
         _ = self._joint  # bound at once, so that nothing is refused later
 
     @cached_property
-    def _joint(self) -> Plan:
-        return self._plan(self.regularizer, self.constraint)
+    def _joint(self) -> PieceSum:
+        return self._bound(self.regularizer, self.constraint)
 
     @cached_property
-    def _set(self) -> Plan:
-        return self._plan(None, self.constraint)
+    def _set(self) -> PieceSum:
+        return self._bound(None, self.constraint)
 
-    def _plan(self, regularizer: Regularizer | None, constraint: Constraint | None) -> Plan:
+    def _bound(self, regularizer: Regularizer | None, constraint: Constraint | None) -> PieceSum:
         space = Space(self.layout)
         terms = [*(regularizer.terms if regularizer else ())]
         terms += constraint.terms if constraint else ()
-        return Plan([piece for term in terms for piece in term.bind(space)], space)
+        return PieceSum([piece for term in terms for piece in term.bind(space)], space)
 
     def value(self, theta: Tensor) -> Tensor:
         """g(theta), a tensor without dimensions; gradients flow (a subgradient at kinks)."""
@@ -102,7 +102,7 @@ class Penalty:
     @property
     def is_quadratic(self) -> bool:
         """Whether g is quadratic (or 0) and theta is free."""
-        kinks = any(one.l1 for one in self._joint.separable) or any(
+        kinks = any(coefficients.l1 for coefficients in self._joint.separable) or any(
             isinstance(piece, Coupled) for piece in self._joint.pieces
         )
         return not kinks and not self.constrained

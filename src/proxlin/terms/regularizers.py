@@ -11,7 +11,7 @@ from torch import Tensor
 from proxlin._checks import check_choice, check_exponent, check_non_negative
 from proxlin.errors import CombinationError
 from proxlin.terms.pieces import Coupled, Groups, Piece, Separable, Space
-from proxlin.terms.term import Term, check_together, plan_for_tensor
+from proxlin.terms.term import Term, check_together, sum_for_tensor
 
 
 class Regularizer(ABC):
@@ -34,11 +34,11 @@ class Regularizer(ABC):
 
     def value(self, theta: Tensor) -> Tensor:
         """g(theta), a tensor without dimensions."""
-        return plan_for_tensor(self.terms, theta).value(theta.reshape(-1))
+        return sum_for_tensor(self.terms, theta).value(theta.reshape(-1))
 
     def prox(self, theta: Tensor, step: float) -> Tensor:
         """argmin_x  step * g(x) + 1/2 ||x - theta||^2, in the shape of theta."""
-        return plan_for_tensor(self.terms, theta).prox(theta.reshape(-1), step).reshape(theta.shape)
+        return sum_for_tensor(self.terms, theta).prox(theta.reshape(-1), step).reshape(theta.shape)
 
     def __add__(self, other: object) -> Sum:
         if not isinstance(other, Regularizer):
@@ -77,7 +77,7 @@ class Sum(Regularizer):
     def without_quadratic(self) -> Regularizer | None:
         """The sum of what is left of the terms."""
         left = [cast(Regularizer, term).without_quadratic for term in self.terms]
-        kept = tuple(term for one in left if one is not None for term in one.terms)
+        kept = tuple(term for part in left if part is not None for term in part.terms)
         return Sum(kept) if kept else None
 
 

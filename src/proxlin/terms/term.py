@@ -12,8 +12,8 @@ from proxlin._checks import check_floating
 from proxlin.errors import InvalidInputError
 from proxlin.terms.joint import combine
 from proxlin.terms.layout import Layout
+from proxlin.terms.piece_sum import PieceSum
 from proxlin.terms.pieces import Groups, Piece, Space
-from proxlin.terms.plan import Plan
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,14 +25,16 @@ class Term(ABC):
     def __post_init__(self) -> None:
         if self.on is None or isinstance(self.on, str):
             return
-        name = type(self).__name__
-        if not isinstance(self.on, Sequence) or not all(isinstance(one, str) for one in self.on):
+        owner = type(self).__name__
+        if not isinstance(self.on, Sequence) or not all(
+            isinstance(pattern, str) for pattern in self.on
+        ):
             raise InvalidInputError(
-                f"{name}(on=...) must be a name or glob pattern, or several; got {self.on!r}."
+                f"{owner}(on=...) must be a name or glob pattern, or several; got {self.on!r}."
             )
         if not self.on:
             raise InvalidInputError(
-                f"{name}(on=...) must name a parameter; got none. Leave on= out to act on all."
+                f"{owner}(on=...) must name a parameter; got none. Leave on= out to act on all."
             )
         object.__setattr__(self, "on", tuple(self.on))
 
@@ -63,7 +65,7 @@ class Term(ABC):
                 )
 
 
-def plan_for_tensor(terms: Sequence[Term], theta: Tensor) -> Plan:
+def sum_for_tensor(terms: Sequence[Term], theta: Tensor) -> PieceSum:
     """A plan for terms used directly on a tensor, which only those on all parameters can be."""
     check_floating("theta", theta)
     for term in terms:
@@ -73,7 +75,7 @@ def plan_for_tensor(terms: Sequence[Term], theta: Tensor) -> Plan:
                 " with Penalty(layout, ...) or leave on= out."
             )
     space = Space(Layout(("theta",), (tuple(theta.shape),)), named=False)
-    return Plan([piece for term in terms for piece in term.bind(space)], space)
+    return PieceSum([piece for term in terms for piece in term.bind(space)], space)
 
 
 def check_together(terms: Sequence[Term]) -> None:

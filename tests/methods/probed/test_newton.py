@@ -9,7 +9,7 @@ from scipy.optimize import lsq_linear
 from proxlin import Problem
 from proxlin.linearize import linearize
 from proxlin.methods.curvature import DenseCurvature
-from proxlin.methods.probed.newton import bounded_step, conjugate_gradients, newton_step
+from proxlin.methods.probed.newton import bounded_step, newton_step
 from proxlin.methods.probed.trust_region import TrustRegion, exact_region
 from proxlin.models import mlp_regressor
 
@@ -17,36 +17,6 @@ from proxlin.models import mlp_regressor
 def spd(size, generator):
     a = torch.randn(size, size, generator=generator, dtype=torch.float64)
     return a @ a.T + torch.eye(size)
-
-
-def test_conjugate_gradients_end_after_one_step_with_the_inverse_as_preconditioner():
-    generator = torch.Generator().manual_seed(0)
-    matrix = spd(30, generator)
-    right = torch.randn(30, generator=generator, dtype=torch.float64)
-    calls = 0
-
-    def times(v):
-        nonlocal calls
-        calls += 1
-        return matrix @ v
-
-    found = conjugate_gradients(times, right, lambda v: torch.linalg.solve(matrix, v))
-    torch.testing.assert_close(found, torch.linalg.solve(matrix, right))
-    assert calls == 1
-
-
-def test_conjugate_gradients_solve_a_small_system_in_as_many_steps_as_unknowns():
-    generator = torch.Generator().manual_seed(1)
-    matrix = spd(6, generator)
-    right = torch.randn(6, generator=generator, dtype=torch.float64)
-    found = conjugate_gradients(lambda v: matrix @ v, right, lambda v: v)
-    error = matrix @ found - right
-    assert float(error.norm()) <= 1e-2 * float(right.norm())
-
-
-def test_no_right_side_no_step():
-    zero = torch.zeros(3)
-    assert torch.equal(conjugate_gradients(lambda v: v, zero, lambda v: v), zero)
 
 
 def test_newton_step_minimises_the_quadratic_of_the_batch():
@@ -71,18 +41,6 @@ def test_newton_step_minimises_the_quadratic_of_the_batch():
     best = -torch.linalg.solve(exact, gradient)
     assert float((step - best).norm()) <= 2e-2 * float(best.norm())
     assert form == pytest.approx(float(step @ exact @ step))
-
-
-def test_conjugate_gradients_end_where_no_more_is_allowed():
-    generator = torch.Generator().manual_seed(2)
-    matrix = spd(20, generator)
-    right = torch.randn(20, generator=generator, dtype=torch.float64)
-
-    def form(allowed):
-        found = conjugate_gradients(lambda v: matrix @ v, right, lambda v: v, allowed)
-        return float(found @ matrix @ found)
-
-    assert 0 < form(1e-9) < form(0.3 * form(math.inf)) < form(math.inf)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -111,8 +69,8 @@ def test_bounded_steps_end_at_the_minimiser_over_the_box(seed):
 
 def test_a_bounded_step_from_the_minimiser_is_none():
     """Every parameter rests at its bound, pressed against it."""
-    room = (torch.zeros(3), torch.ones(3))
-    step, form = bounded_step(lambda v: v, torch.ones(3), lambda v: v, room)
+    bounds = (torch.zeros(3), torch.ones(3))
+    step, form = bounded_step(lambda v: v, torch.ones(3), lambda v: v, bounds)
     assert torch.equal(step, torch.zeros(3))
     assert form == 0
 
@@ -121,8 +79,8 @@ def test_a_bounded_step_is_found_where_a_bound_cuts_off_the_flat_direction():
     x = torch.tensor([[0.574, -0.819], [0.0819, 0.0574]], dtype=torch.float64)
     matrix, gradient = x.T @ x, -x.T @ torch.tensor([0.0, 10.0], dtype=torch.float64)
     free = torch.full((2,), math.inf, dtype=torch.float64)
-    room = (-free, torch.tensor([math.inf, 0.0078], dtype=torch.float64))
-    step, _ = bounded_step(lambda v: matrix @ v, gradient, lambda v: v, room)
+    bounds = (-free, torch.tensor([math.inf, 0.0078], dtype=torch.float64))
+    step, _ = bounded_step(lambda v: matrix @ v, gradient, lambda v: v, bounds)
     assert float(step[1]) == 0.0078
     assert float(step[0]) == pytest.approx(2.447, abs=1e-2)
 

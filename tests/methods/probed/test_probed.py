@@ -15,7 +15,7 @@ from proxlin.linearize import linearize
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
 from proxlin.methods.curvature import DenseCurvature
-from proxlin.methods.probed.batch_probe import look
+from proxlin.methods.probed.batch_probe import probe_batch
 from proxlin.models import linear_regressor, mlp_regressor
 
 
@@ -44,14 +44,14 @@ def test_probes_have_the_curvature_as_their_second_moment(p):
     torch.manual_seed(0)
     problem = Problem(mlp_regressor(5, 2, hidden=(3,)), (x, y), p)
     theta, generator, looks = problem.theta(), torch.Generator().manual_seed(0), 4000
-    share = problem.take(slice(0, 8))
+    batch = problem.take(slice(0, 8))
     found = [
-        torch.stack(look(problem, theta, share, 1e-2, generator, parts=4).probes)
+        torch.stack(probe_batch(problem, theta, batch, 1e-2, generator, parts=4).probes)
         for _ in range(looks)
     ]
     probes = torch.stack(found)  # (looks, parts, d): each part of two rows has probes of its own
     mean = torch.einsum("lpd,lpe->pde", probes, probes) / looks
-    models = [linearize(problem, theta, part.batch) for part in share.parts(2)]
+    models = [linearize(problem, theta, part.tensors) for part in batch.parts(2)]
     weights = [problem.loss.curvature_weights(model.residual, 1e-2) for model in models]
     rows = torch.stack([model.rows() for model in models])
     exact = torch.einsum("pbnd,pbn,pbne->pde", rows, torch.stack(weights), rows) / 2

@@ -109,7 +109,7 @@ def check_batch_sizes_change_alike(group):
         sizes.append([])
         for _ in range(80):
             method.step(problem, state, Budget(None, 80))
-            sizes[-1].append(state.batches.batch_size)
+            sizes[-1].append(state.batch_size)
     assert_same_everywhere(group, torch.tensor(sizes))
     assert sizes[0] == sizes[1]
     assert len(set(sizes[0])) > 1

@@ -11,12 +11,12 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Size, Tensor, fx, nn
 from torch.nn import functional
 
+from proxlin.linearize.differentiable import Differentiable
 from proxlin.linearize.layerwise.geometry import CONVOLUTIONS, TRANSPOSED
 from proxlin.terms.layout import Layout
 
@@ -95,15 +95,12 @@ class Chain:
     stages: tuple[Stage, ...]
 
 
-_CHAINS: WeakKeyDictionary[nn.Module, Chain | None] = WeakKeyDictionary()
-
-
-def read_chain(network: nn.Module, layout: Layout) -> Chain | None:
-    """The chain that the network's forward pass is, with every parameter of the layout in it."""
-    if network not in _CHAINS:
-        _CHAINS[network] = _trace(network)
-    chain = _CHAINS[network]
-    return chain if chain and _can_stand_for(chain, network, layout) else None
+def read_chain(problem: Differentiable) -> Chain | None:
+    """The chain that the network's forward pass is, with every trainable parameter in it."""
+    if "chain" not in problem.cache:
+        problem.cache["chain"] = _trace(problem.network)
+    chain: Chain | None = problem.cache["chain"]
+    return chain if chain and _can_stand_for(chain, problem.network, problem.layout) else None
 
 
 def _can_stand_for(chain: Chain, network: nn.Module, layout: Layout) -> bool:
@@ -237,9 +234,9 @@ def _callable(node: fx.Node) -> Callable[..., Any]:
 
 
 def _nodes(arg: Any) -> list[fx.Node]:
-    found: list[fx.Node] = []
-    fx.map_arg(arg, lambda node: found.append(node) or node)  # type: ignore[func-returns-value]
-    return found
+    nodes: list[fx.Node] = []
+    fx.map_arg(arg, lambda node: nodes.append(node) or node)  # type: ignore[func-returns-value]
+    return nodes
 
 
 def _is_shape(node: fx.Node) -> bool:
@@ -258,9 +255,9 @@ def _resolve(arg: Any, shapes: Shapes) -> Any:
 
     def value(node: fx.Node) -> Any:
         if node.op == "call_method" or node.target is getattr:
-            known = shapes[str(node.args[0])]
+            shape = shapes[str(node.args[0])]
             dims = [int(str(dim)) for dim in node.args[1:]] if node.op == "call_method" else []
-            return known[dims[0]] if dims else known
+            return shape[dims[0]] if dims else shape
         return _callable(node)(*_resolve(node.args, shapes))
 
     return fx.map_arg(arg, value)

@@ -31,7 +31,7 @@ class Layerwise:
         self.blueprint = Blueprint.draw(chain, weights, sample)
         self.part = self.blueprint.divide(len(chain.stages))
         self.workspace = survey(self.blueprint, self.part, sample)
-        self.right: bool | None = None  # whether its rows are, once they were checked
+        self.correct: bool | None = None  # whether its rows are, once they were checked
         self._tables: dict[int, Tensor] = {}
 
     @property
@@ -40,11 +40,17 @@ class Layerwise:
         return self.part.outputs
 
     def fill(
-        self, rows: Tensor, x: Tensor, weights: Weights, columns: Mapping[str, slice], *, room: int
+        self,
+        rows: Tensor,
+        x: Tensor,
+        weights: Weights,
+        columns: Mapping[str, slice],
+        *,
+        max_bytes: int,
     ) -> None:
-        """Write dF/dtheta at x into `rows` (B, N, d) with at most `room` bytes of workspace."""
+        """Write dF/dtheta at x into `rows` (B, N, d) with at most `max_bytes` of workspace."""
         matrices: dict[Hashable, Tensor] = {}
-        block, outputs = self.workspace.shares(len(x), prod(self.part.frame[1:]), room)
+        block, outputs = self.workspace.block_sizes(len(x), prod(self.part.frame[1:]), max_bytes)
         for first in range(0, len(x), block):
             some = slice(first, first + block)
             record = run(self.blueprint.chain, weights, x[some])

@@ -10,7 +10,7 @@ from torch import Tensor
 from proxlin.linearize.layerwise.blueprint import Blueprint, Part
 from proxlin.linearize.layerwise.chain import Activation
 from proxlin.linearize.layerwise.geometry import Reach, everywhere
-from proxlin.linearize.settings import unfolds
+from proxlin.linearize.torch_modes import unfolds
 
 # Tiles of about this many bytes stay near the processor.
 _COMFORTABLE = 2**24
@@ -32,7 +32,7 @@ class Workspace:
         """What one output of one sample needs."""
         return self.fixed + self.per_row + self.per_output
 
-    def shares(self, rows: int, positions: int, max_bytes: int) -> tuple[int, int]:
+    def block_sizes(self, rows: int, positions: int, max_bytes: int) -> tuple[int, int]:
         """How many samples a block and how many output positions a tile may have."""
         free = max_bytes - self.fixed
         tile_bytes = min(_COMFORTABLE, max(free // 2, free - self.per_row))

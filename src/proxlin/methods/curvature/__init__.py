@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from proxlin.methods.curvature.contract import Curvature
-from proxlin.methods.curvature.dense import DenseCurvature
+from proxlin.methods.curvature.dense import AveragedCurvature, DenseCurvature
 from proxlin.methods.curvature.layered import LayeredCurvature
 from proxlin.methods.curvature.layers import layer_pieces
 from proxlin.problem import Problem
@@ -11,7 +10,7 @@ from proxlin.problem import Problem
 _DENSE_UP_TO = 1500  # parameters; beyond, renewing the factor costs more than the steps it serves
 
 
-def curvature_for(problem: Problem, kind: str = "auto") -> Curvature:
+def curvature_for(problem: Problem, kind: str = "auto") -> AveragedCurvature:
     """An empty average of the given kind, "auto" for the one that fits d."""
     size = problem.layout.size
     if kind == "dense" or (kind == "auto" and size <= _DENSE_UP_TO):
@@ -19,4 +18,10 @@ def curvature_for(problem: Problem, kind: str = "auto") -> Curvature:
     return LayeredCurvature(layer_pieces(problem.layout, problem.network), problem.theta())
 
 
-__all__ = ["Curvature", "DenseCurvature", "LayeredCurvature", "curvature_for", "layer_pieces"]
+__all__ = [
+    "AveragedCurvature",
+    "DenseCurvature",
+    "LayeredCurvature",
+    "curvature_for",
+    "layer_pieces",
+]

@@ -9,8 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from proxlin.methods.curvature.factor import SMALLEST, damped_cholesky
+from proxlin.methods.curvature.dense import UNFACTORED
 from proxlin.methods.curvature.layers import LayerPiece
+from proxlin.prox.linear_algebra import SMALLEST_SHIFT, shifted_cholesky, solve_cholesky
 
 _NARROW = 32  # beyond, Kronecker factors cost less and hold what couples the units
 _BLOCK_NUMBERS = 2**23  # entries that the unit blocks of one layer may hold
@@ -54,14 +55,12 @@ class UnitBlocks:
     def factor(self, damping: float, extra: Tensor) -> None:
         """Renew the Cholesky factors of block + damping * (mean diagonal) I + diag(extra)."""
         units, width, _ = self.blocks.shape
-        self._factor = damped_cholesky(
-            self.blocks, damping * self.trace() / (units * width) + extra
-        )
+        shift = damping * self.trace() / (units * width) + extra
+        self._factor = shifted_cholesky(self.blocks, shift, UNFACTORED)
 
     def solve(self, matrix: Tensor) -> Tensor:
         """Solve for every unit at once."""
-        solution = torch.cholesky_solve(matrix.double().unsqueeze(2), self._factor)
-        return solution.squeeze(2).to(matrix.dtype)
+        return solve_cholesky(self._factor, matrix)
 
     def quadratic(self, matrix: Tensor) -> float:
         """The sum over units of row^T block row."""
@@ -106,11 +105,11 @@ class KroneckerBlock:
         the layer stands for all of them.
         """
         units, width = len(self.left), len(self.right)
-        trace = max(self.trace(), SMALLEST)
+        trace = max(self.trace(), SMALLEST_SHIFT)
         shift = damping * trace / (units * width) + float(extra.max())
-        share = math.sqrt(max(shift, SMALLEST) * trace)  # of a b
-        self._left_inverse = _inverse(self.left, share * math.sqrt(width / units)) * trace
-        self._right_inverse = _inverse(self.right, share * math.sqrt(units / width))
+        root = math.sqrt(max(shift, SMALLEST_SHIFT) * trace)  # of a b
+        self._left_inverse = _inverse(self.left, root * math.sqrt(width / units)) * trace
+        self._right_inverse = _inverse(self.right, root * math.sqrt(units / width))
 
     def solve(self, matrix: Tensor) -> Tensor:
         """Multiply with the inverse factors."""
@@ -118,7 +117,7 @@ class KroneckerBlock:
 
     def quadratic(self, matrix: Tensor) -> float:
         """<M, L M R> / trace."""
-        image = self.left @ matrix @ self.right / max(self.trace(), SMALLEST)
+        image = self.left @ matrix @ self.right / max(self.trace(), SMALLEST_SHIFT)
         return float((matrix * image).sum(dtype=torch.float64))
 
 
@@ -144,7 +143,7 @@ class DiagonalBlock:
     def factor(self, damping: float, extra: Tensor) -> None:
         """Renew the damped diagonal."""
         shift = damping * self.trace() / self.diagonal.numel() + extra.to(self.diagonal)
-        self._damped = (self.diagonal + shift).clamp_min(SMALLEST)
+        self._damped = (self.diagonal + shift).clamp_min(SMALLEST_SHIFT)
 
     def solve(self, matrix: Tensor) -> Tensor:
         """Divide entry by entry."""
@@ -222,4 +221,4 @@ def _block(piece: LayerPiece, like: Tensor) -> LayerBlock:
 def _inverse(matrix: Tensor, shift: float) -> Tensor:
     """(matrix + shift I)^{-1} in the type of the matrix."""
     diagonal = torch.full((len(matrix),), shift, dtype=torch.float64, device=matrix.device)
-    return torch.cholesky_inverse(damped_cholesky(matrix, diagonal)).to(matrix.dtype)
+    return torch.cholesky_inverse(shifted_cholesky(matrix, diagonal, UNFACTORED)).to(matrix.dtype)

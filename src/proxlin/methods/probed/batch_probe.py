@@ -1,4 +1,4 @@
-"""What the probed method sees of one batch: its loss, a sub-gradient, and probes of its curvature.
+"""What the probed method learns from one batch: loss, sub-gradient, and probes of its curvature.
 
 Each part of the batch gives a probe of its own: as many backward passes over the batch as one probe
 of the whole would need, and several directions instead of one. Two halves also tell how far the
@@ -9,87 +9,57 @@ residual of each part and one large sum everything else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from proxlin.linearize import Linearization, linearize_share
+from proxlin.linearize import linearize_parts
 from proxlin.problem import Problem
-from proxlin.problem.shards import Share
+from proxlin.problem.shards import LocalBatch
 
 HALVES = 2  # the number of parts that tells how noisy the gradient is
 
 
 @dataclass(frozen=True)
-class Look:
+class BatchProbe:
     """What one batch says at the present point, the same on all processes."""
 
     loss: float
     gradient: Tensor  # (d,) of the batch's data term and of the quadratic part of g
     probes: list[Tensor]  # each (d,), with E[v v^T] = C of its part of the batch
-    doubt: Tensor | None  # (d,) an error as large as that of `gradient`, if halves were looked at
+    gradient_error: Tensor | None  # (d,) as large as the error of `gradient`, if there are halves
 
 
-def look(
+def probe_batch(
     problem: Problem,
     theta: Tensor,
-    share: Share,
+    batch: LocalBatch,
     floor: float,
     generator: torch.Generator,
     *,
     parts: int,
-) -> Look:
+) -> BatchProbe:
     """Mean loss, sub-gradient and one probe for each of so many parts of the batch; 0: none."""
-    size = math.ceil(share.n_rows / max(parts, 1))
-    communicator = problem.communicator
+    size = math.ceil(batch.n_rows / max(parts, 1))
     loss, gradient = 0.0, problem.penalty.quadratic.to(theta) * theta
-    if not communicator.leads:
+    if not batch.communicator.leads:
         gradient.zero_()  # what belongs to no row counts once
     probes, halves = [], []
-    for part, model, mean_size in _opened(problem, theta, share, size):
+    for part, model, mean_size in linearize_parts(problem, theta, batch, size):
         slopes, weights = problem.loss.quadratic(model.residual, floor, mean_size)
         if parts:
             probes.append(model.probes(weights, 1, generator, part)[0])
-        losses = problem.loss(model.residual)
-        whole = part.positions is None
-        part_loss = float(losses.mean() if whole else losses.sum() / part.n_rows)
-        loss += part.n_rows / share.n_rows * part_loss
+        weight = part.n_rows / batch.n_rows
+        loss += weight * float(part.part_of_mean(problem.loss(model.residual)))
         slope = model.adjoint(slopes / part.n_rows)
-        gradient.add_(slope, alpha=part.n_rows / share.n_rows)
+        gradient.add_(slope, alpha=weight)
         if parts == HALVES:
             halves.append(slope)
-    doubts = [(halves[0] - halves[1]) / 2] if len(halves) == HALVES else []  # a row has no halves
-    if share.positions is not None:
-        together = [*doubts, *probes, gradient, gradient.new_tensor([loss])]
-        *found, gradient, total = communicator.sum_together(together)
-        doubts, probes = found[: len(doubts)], found[len(doubts) :]
+    errors = [(halves[0] - halves[1]) / 2] if len(halves) == HALVES else []  # a row has no halves
+    if batch.communicator.size > 1:
+        local = [*errors, *probes, gradient, gradient.new_tensor([loss])]
+        *vectors, gradient, total = batch.communicator.sum_together(local)
+        errors, probes = vectors[: len(errors)], vectors[len(errors) :]
         loss = float(total)
-    return Look(loss, gradient, probes, doubts[0] if doubts else None)
-
-
-def mean_sizes(
-    problem: Problem, residuals: list[Tensor], shares: list[Share]
-) -> list[Tensor] | list[None]:
-    """The mean |r| of each batch over all processes, for one sum; None where all rows are here."""
-    if all(share.positions is None for share in shares):
-        return [None] * len(shares)
-    sums = torch.stack([residual.abs().sum() for residual in residuals])
-    numbers = sums.new_tensor([share.n_rows * problem.n_outputs for share in shares])
-    return list(problem.communicator.sum(sums) / numbers)
-
-
-def _opened(
-    problem: Problem, theta: Tensor, share: Share, size: int
-) -> Iterator[tuple[Share, Linearization, Tensor | None]]:
-    """The parts of the batch, each linearised, and the mean |r| of those that are spread."""
-    if share.positions is None:  # one after the other, while its numbers are in the cache
-        for part in share.parts(size):
-            yield part, linearize_share(problem, theta, part), None
-        return
-    parts = list(share.parts(size))
-    models = [linearize_share(problem, theta, part) for part in parts]
-    yield from zip(
-        parts, models, mean_sizes(problem, [model.residual for model in models], parts), strict=True
-    )
+    return BatchProbe(loss, gradient, probes, errors[0] if errors else None)

@@ -1,17 +1,25 @@
-"""Batch sizes that fit a net: as many rows as keep the machine busy without filling its cache."""
+"""How many rows a batch has: as many as keep the machine busy without filling its cache, then few
+while its halves agree on the slope, more when they do not.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from proxlin.methods.curvature import AveragedCurvature
 from proxlin.problem import Problem
 
 _ACTIVATIONS = 2**20  # of one batch
 _WHOLE = 2**19  # numbers of all rows, up to which every batch is the whole data
 _WHOLE_IN_A_BOX = 2**20  # the same where smaller batches could only take proximal steps
+_QUIET, _LOUD = 0.4, 2.0  # noise over signal that halves or doubles the batch
+_RATE = 0.3  # of the running mean
+_RANGE = (-2.0, 4.0)  # of its logarithms: one wild measurement costs one doubling
 
 
 def fitting_batch_size(problem: Problem) -> int:
@@ -43,3 +51,42 @@ def activations_of_a_row(problem: Problem) -> int:
         for hook in hooks:
             hook.remove()
     return max(count, problem.n_outputs)
+
+
+@dataclass
+class GradientNoise:
+    """Noise over signal of the slopes of batches, and the batch size that follows from it.
+
+    Both are measured by what a Newton step along them foretells: noise is what half the difference
+    between the slopes of two halves promises, signal what the running average of slopes does.
+    """
+
+    least: int  # rows of a batch, below which a step would not cost much less
+    most: int
+    level: float = 0.0  # running mean of log(noise / signal)
+    measurements: int = 0
+
+    def batch_size(self, size: int, noise: float, signal: float) -> int:
+        """The batch size that follows from measurements on a batch of `size` rows."""
+        if not (noise > 0 and signal > 0):
+            return size
+        low, high = _RANGE
+        measured = min(max(math.log(noise) - math.log(signal), low), high)
+        self.measurements += 1
+        self.level += max(_RATE, 1.0 / self.measurements) * (measured - self.level)
+        if self.level > math.log(_LOUD) and 2 * size <= self.most:
+            self.level -= math.log(2)
+            return 2 * size
+        if self.level < math.log(_QUIET) and size // 2 >= self.least:
+            self.level += math.log(2)
+            return size // 2
+        return size
+
+
+def gradient_noise(size: int, n_rows: int, curvature: AveragedCurvature) -> GradientNoise:
+    """For batches that begin with `size` rows and may shrink where that saves much of a step.
+
+    They may grow beyond it as long as their rows cost less than solving does.
+    """
+    least = size if curvature.costly else max(size // 2, 1)
+    return GradientNoise(least, min(max(size, curvature.rows_of_a_solve), n_rows))

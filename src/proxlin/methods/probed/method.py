@@ -14,24 +14,22 @@ import torch
 from torch import Tensor
 
 from proxlin._checks import check_choice, check_count, check_positive, check_share
-from proxlin.linearize import linearize_share
+from proxlin.linearize import linearize_parts
 from proxlin.methods.contract import Budget, Step
-from proxlin.methods.curvature import Curvature, curvature_for
-from proxlin.methods.probed.batch_probe import HALVES, Look, look, mean_sizes
-from proxlin.methods.probed.batch_size import fitting_batch_size
-from proxlin.methods.probed.newton import newton_step
-from proxlin.methods.probed.noise import Noise, noise_of_batches
-from proxlin.methods.probed.proximal import proximal_step
+from proxlin.methods.curvature import AveragedCurvature, curvature_for
+from proxlin.methods.probed.batch_probe import HALVES, BatchProbe, probe_batch
+from proxlin.methods.probed.batch_size import GradientNoise, fitting_batch_size, gradient_noise
+from proxlin.methods.probed.newton import Bounds, newton_step, proximal_step
 from proxlin.methods.probed.trust_region import TrustRegion, exact_region
 from proxlin.problem import Problem
 from proxlin.problem.rows import Shuffler
-from proxlin.problem.shards import Share
+from proxlin.problem.shards import LocalBatch
 
 _PARTS = 4  # of a batch, each with a probe of its own; halves after the cautious steps
 _PREPARATION = 8  # batches that give the first probes
 _PREPARATION_SHARE = 0.05  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
-_CAUTIOUS = 50  # first steps, after each of which the prediction is looked at
+_CAUTIOUS = 50  # first steps, after each of which the prediction is checked
 _RARELY = 4  # renewals of a costly curvature are that much rarer
 
 
@@ -41,11 +39,12 @@ class ProbedState:
 
     theta: Tensor  # (d,) present point, always in C
     batches: Shuffler
-    noise: Noise | None  # of the slopes of batches; None: their size is fixed
+    batch_size: int  # of the next batch
+    noise: GradientNoise | None  # of the slopes of batches; None: their size is fixed
     whole: bool  # every batch is the whole data, g smooth, C a box or all: Newton's steps
     region: TrustRegion
     generator: torch.Generator
-    curvature: Curvature
+    curvature: AveragedCurvature
     gradient: Tensor  # (d,) running average of the sub-gradients, shrunk by `gradient_weight`
     dual: Tensor  # (d,) scaled multiplier of the proximal step, kept from step to step
     average: Tensor | None  # (d,) running average of the latest points, where it keeps its zeros
@@ -81,7 +80,7 @@ class Probed:
     curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
     window: int = 300  # steps whose probes the curvature averages over in the long run
     floor: float = 1e-2  # |r| below this share of its mean is rounded off; it falls with the budget
-    renewal: int = 5  # steps from one factorisation, and one look at the prediction, to the next
+    renewal: int = 5  # steps from one factorisation, and one check of the prediction, to the next
     measures_stationarity: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,13 +98,14 @@ class Probed:
         curvature = curvature_for(problem, self.curvature)
         size = self.batch_size or fitting_batch_size(problem)
         fixed = self.batch_size is not None or size >= problem.n_rows
-        batches = Shuffler(problem.n_rows, size, generator)
+        size = min(size, problem.n_rows)
         exact = problem.penalty.is_quadratic or problem.penalty.box is not None
-        whole = exact and batches.batch_size == problem.n_rows
+        whole = exact and size == problem.n_rows
         return ProbedState(
             theta=theta,
-            batches=batches,
-            noise=None if fixed else noise_of_batches(size, problem.n_rows, curvature),
+            batches=Shuffler(problem.n_rows, size, generator),
+            batch_size=size,
+            noise=None if fixed else gradient_noise(size, problem.n_rows, curvature),
             whole=whole,
             region=exact_region() if whole else TrustRegion(),
             generator=generator,
@@ -120,7 +120,7 @@ class Probed:
     def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         """Probe the curvature where the run begins, for a small share of the time at most."""
         for _ in range(_PREPARATION):
-            self._look(problem, state, problem.take(state.batches.next()))
+            self._probe(problem, state, problem.take(state.batches.next(state.batch_size)))
             budget.renew()
             if budget.progress > _PREPARATION_SHARE:
                 break
@@ -132,14 +132,14 @@ class Probed:
         state.floor = self._floor(budget, state.whole)
         if not state.probes:
             self.prepare(problem, state, budget)
-        share = problem.take(state.batches.next())
+        batch = problem.take(state.batches.next(state.batch_size))
         measuring = state.whole or state.steps < _CAUTIOUS or (state.steps + 1) % self.renewal == 0
         costly = state.curvature.costly and not state.whole
         # Where averaging costs more than a step, it is done every fifth step first, then rarely.
         rarely = self.renewal * (1 if state.steps < _CAUTIOUS else _RARELY)
         renewing = (state.steps + 1) % rarely == 0 if costly else measuring
-        seen = self._look(problem, state, share, probing=renewing or not costly)
-        if not self._healthy(state, seen.loss):
+        probe = self._probe(problem, state, batch, probing=renewing or not costly)
+        if not self._healthy(state, probe.loss):
             return Step()
         state.steps += 1
         if renewing:
@@ -147,13 +147,13 @@ class Probed:
             self._factor(problem, state)
         before = state.theta
         if state.whole:
-            state.loss = seen.loss + float(problem.penalty.value(before))
-            move, form = self._newton(problem, state, share, seen.gradient)
+            state.loss = probe.loss + float(problem.penalty.value(before))
+            move, form = self._newton(problem, state, batch, probe.gradient)
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
             move, form = self._damped_step(problem, state, length)
             if renewing and length > 0:
-                self._resize(state, seen, form / length**2)
+                self._resize(state, probe, form / length**2)
         move, form = _shortened(move, form, state.region.radius * state.loss)
         state.theta = before + move
         if problem.penalty.box is not None:  # the sum of a point and a move may be off by a bit
@@ -162,10 +162,10 @@ class Probed:
             # Damping is no curvature of the loss: its share of the form foretells nothing. That
             # of averaged steps is as old as their factor, and taking it out there gained nothing.
             damped = self._damping(state) * float(move @ move) if state.whole else 0.0
-            predicted = float(seen.gradient @ move) + 0.5 * (form - damped)
+            predicted = float(probe.gradient @ move) + 0.5 * (form - damped)
             ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
-            after = problem.mean_loss(state.theta, share)
-            actual = after - seen.loss + float(ridge @ move)
+            after = problem.mean_loss(state.theta, batch)
+            actual = after - probe.loss + float(ridge @ move)
             if not state.region.judge(predicted, actual, form, state.loss):
                 state.theta = before
         if state.average is not None:
@@ -181,23 +181,23 @@ class Probed:
         decades, progress = (2.0 if whole else 1.0), (budget.progress if budget.bounded else 0.5)
         return float(self.floor * 10 ** (decades * (0.5 - progress)))
 
-    def _look(
-        self, problem: Problem, state: ProbedState, share: Share, *, probing: bool = True
-    ) -> Look:
+    def _probe(
+        self, problem: Problem, state: ProbedState, batch: LocalBatch, *, probing: bool = True
+    ) -> BatchProbe:
         """Take the batch's loss and sub-gradient into the averages, and keep its probes."""
         parts = state.parts if probing else 0
-        seen = look(problem, state.theta, share, state.floor, state.generator, parts=parts)
-        state.pending += seen.probes
-        if math.isfinite(seen.loss):
+        probe = probe_batch(problem, state.theta, batch, state.floor, state.generator, parts=parts)
+        state.pending += probe.probes
+        if math.isfinite(probe.loss):
             if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
                 self._absorb(state)
             rate = max(0.05, 1.0 / (state.steps + 1))
-            loss = seen.loss + float(problem.penalty.value(state.theta))
+            loss = probe.loss + float(problem.penalty.value(state.theta))
             fresh = math.isnan(state.loss)
             state.loss = loss if fresh else state.loss + rate * (loss - state.loss)
-            state.gradient.lerp_(seen.gradient, 1 - self.momentum)
+            state.gradient.lerp_(probe.gradient, 1 - self.momentum)
             state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
-        return seen
+        return probe
 
     def _absorb(self, state: ProbedState) -> None:
         """Move the pending probes into the curvature; its memory grows with the steps taken."""
@@ -217,29 +217,30 @@ class Probed:
         extra = problem.penalty.quadratic.to(state.theta.device) + split
         state.curvature.factor(state.region.damping, extra)
 
-    def _resize(self, state: ProbedState, seen: Look, signal: float) -> None:
+    def _resize(self, state: ProbedState, probe: BatchProbe, signal: float) -> None:
         """Fit the batch size to the noise of the slopes, where it is free."""
-        if state.noise is not None and seen.doubt is not None:
-            noise = float(seen.doubt @ state.curvature.solve(seen.doubt))
-            state.batches.batch_size = state.noise.fitting(state.batches.batch_size, noise, signal)
+        error = probe.gradient_error
+        if state.noise is not None and error is not None:
+            noise = float(error @ state.curvature.solve(error))
+            state.batch_size = state.noise.batch_size(state.batch_size, noise, signal)
 
     def _newton(
-        self, problem: Problem, state: ProbedState, share: Share, gradient: Tensor
+        self, problem: Problem, state: ProbedState, batch: LocalBatch, gradient: Tensor
     ) -> tuple[Tensor, float]:
         """The Newton step on the batch's own quadratic and its form."""
-        model = linearize_share(problem, state.theta, share)
-        (size,) = mean_sizes(problem, [model.residual], [share])
-        _, weights = problem.loss.quadratic(model.residual, state.floor, size)
+        (opened,) = linearize_parts(problem, state.theta, batch, batch.n_rows)
+        _, model, mean_size = opened
+        _, weights = problem.loss.quadratic(model.residual, state.floor, mean_size)
         return newton_step(
             model,
             weights,
             gradient,
             self._shift(problem, state),
             state.curvature,
-            n_rows=share.n_rows,
-            total=problem.communicator.sum,
-            allowed=state.region.radius * state.loss,
-            room=_room(problem, state.theta),
+            n_rows=batch.n_rows,
+            total=batch.communicator.sum,
+            largest_form=state.region.radius * state.loss,
+            bounds=_bounds(problem, state.theta),
         )
 
     def _damped_step(
@@ -280,7 +281,7 @@ class Probed:
         return True
 
 
-def _room(problem: Problem, theta: Tensor) -> tuple[Tensor, Tensor] | None:
+def _bounds(problem: Problem, theta: Tensor) -> Bounds | None:
     """How far each parameter may move down and up; None if all may go anywhere."""
     if problem.penalty.box is None:
         return None

@@ -1,22 +1,25 @@
-"""A Newton step on the quadratic of one batch, by conjugate gradients on J and its transpose."""
+"""Newton steps: on the quadratic of one batch by products with J and its transpose, within bounds,
+or with a term that is not smooth by ADMM on a factor of the averaged curvature.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from proxlin.linearize import Linearization
-from proxlin.methods.curvature import Curvature
+from proxlin.methods.curvature import AveragedCurvature
+from proxlin.prox.linear_algebra import Product, conjugate_gradients
+from proxlin.terms import Penalty
 
-Product = Callable[[Tensor], Tensor]  # v -> M v
-Room = tuple[Tensor, Tensor]  # the lowest and the highest step
+Bounds = tuple[Tensor, Tensor]  # the lowest and the highest step
 
-_MOST_STEPS = 30
-_ACCURACY = 1e-2  # of the solution, in the norm of the preconditioner
 _FACES = 4  # of the box, on each of which conjugate gradients are run
+_ADMM_STEPS = 10
+_solved = partial(conjugate_gradients, tolerance=1e-2, max_steps=30)
 
 
 def newton_step(
@@ -24,16 +27,16 @@ def newton_step(
     weights: Tensor,
     gradient: Tensor,
     shift: Tensor,
-    curvature: Curvature,
+    curvature: AveragedCurvature,
     *,
     n_rows: int,
     total: Product,
-    allowed: float = math.inf,
-    room: Room | None = None,
+    largest_form: float = math.inf,
+    bounds: Bounds | None = None,
 ) -> tuple[Tensor, float]:
     """s = -A^{-1} gradient and s^T A s for A = (1/B) sum_i J_i^T diag(w_i) J_i + diag(shift).
 
-    With `room` for it, low <= s <= high holds too, and what has s^T A s above `allowed` is not
+    With `bounds`, low <= s <= high holds too, and what has s^T A s above `largest_form` is not
     worked out any further. The averaged curvature preconditions: it is A of some steps ago, without
     what couples layers. The model may hold some of the B = `n_rows` rows only; `total` then sums up
     over all processes.
@@ -43,11 +46,11 @@ def newton_step(
         pulled = total(model.adjoint(weights * model.apply(vector) / n_rows))
         return pulled + shift * vector
 
-    if room is not None:
-        return bounded_step(times, gradient, curvature.solve, room, allowed)
+    if bounds is not None:
+        return bounded_step(times, gradient, curvature.solve, bounds, largest_form)
     # Solved to the end also where the step will be cut: what ends early follows the slope more than
     # the curvature, and nets that are led so end higher.
-    step = conjugate_gradients(times, -gradient, curvature.solve)
+    step = _solved(times, -gradient, curvature.solve)
     return step, float(step @ times(step))
 
 
@@ -55,90 +58,79 @@ def bounded_step(
     times: Product,
     gradient: Tensor,
     precondition: Product,
-    room: Room,
-    allowed: float = math.inf,
+    bounds: Bounds,
+    largest_form: float = math.inf,
 ) -> tuple[Tensor, float]:
     """About argmin of gradient . s + 1/2 s^T A s over low <= s <= high, and its s^T A s.
 
-    What a bound holds back rests; conjugate gradients move the others, the bounds bend their way,
-    and what they have bent rests in the next round. Where the bent way does not lead down, the
-    slope is followed instead, which does however it is bent. Each round lowers the quadratic.
+    What a bound holds back rests; conjugate gradients move the others, the bounds project their
+    step, and what was projected rests in the next round. Where the projected step does not lead
+    down, the slope is followed instead, which does. Each round lowers the quadratic.
     """
-    (low, high), step, slope, form = room, torch.zeros_like(gradient), gradient, 0.0
+    (low, high), step, slope, form = bounds, torch.zeros_like(gradient), gradient, 0.0
     for _ in range(_FACES):
         held = ((step <= low) & (slope > 0)) | ((step >= high) & (slope < 0))
         free = (~held).to(slope)
-        way = conjugate_gradients(
+        direction = _solved(
             lambda v, free=free: free * times(free * v),  # type: ignore[misc]
             -free * slope,
             lambda v, free=free: free * precondition(free * v),  # type: ignore[misc]
-            allowed,
+            largest_form=largest_form,
         )
-        found = _bent(times, slope, step, way, room)
-        if found is None:
+        projected = _projected_step(times, slope, step, direction, bounds)
+        if projected is None:
             down = -free * slope
-            steep = float(down @ times(down))
-            scale = float(down @ down) / steep if steep > 0 else 0.0
-            found = _bent(times, slope, step, scale * down, room)
-        if found is None:
+            curvature = float(down @ times(down))
+            scale = float(down @ down) / curvature if curvature > 0 else 0.0
+            projected = _projected_step(times, slope, step, scale * down, bounds)
+        if projected is None:
             break  # nothing is left to gain
-        step, image, straight = found
+        step, image, unbounded = projected
         slope = slope + image
         form = float(step @ (slope - gradient))
-        if straight or form > allowed:
+        if unbounded or form > largest_form:
             break
     return step, form
 
 
-def _bent(
-    times: Product, slope: Tensor, step: Tensor, way: Tensor, room: Room
+def _projected_step(
+    times: Product, slope: Tensor, step: Tensor, direction: Tensor, bounds: Bounds
 ) -> tuple[Tensor, Tensor, bool] | None:
-    """step + way cut to the room, or as much of that move as lowers the quadratic most.
+    """step + direction put within the bounds, or the part of that move that is lowest.
 
-    Comes with A times the move and whether it is the whole way; None if it does not lead down.
+    Comes with A times the move and whether no bound was met; None if it does not lead down.
     """
-    aim = step + way
-    bent = aim.clamp(*room)
-    move = bent - step
+    target = step + direction
+    projected = target.clamp(*bounds)
+    move = projected - step
     image = times(move)
     gain, form = -float(slope @ move), float(move @ image)
     if not gain > 0:
         return None
-    share = min(1.0, gain / form) if form > 0 else 1.0
-    if share < 1.0:
-        return (step + share * move).clamp(*room), share * image, False
-    return bent, image, torch.equal(bent, aim)
+    length = min(1.0, gain / form) if form > 0 else 1.0
+    if length < 1.0:
+        return (step + length * move).clamp(*bounds), length * image, False
+    return projected, image, torch.equal(projected, target)
 
 
-def conjugate_gradients(
-    times: Product,
-    right: Tensor,
-    precondition: Product,
-    allowed: float = math.inf,
-) -> Tensor:
-    """x with A x = right, from x = 0, for A and the preconditioner symmetric and positive.
+def proximal_step(
+    curvature: AveragedCurvature,
+    rest: Penalty,
+    theta: Tensor,
+    dual: Tensor,
+    split: float,
+    *,
+    slope: Tensor,
+    length: float,
+) -> tuple[Tensor, Tensor]:
+    """About argmin_s slope . s + 1/2 s^T A s + length * rest(theta + s), and the multiplier.
 
-    x^T A x grows from step to step; once it is above `allowed`, x is returned as it is.
+    A holds the penalty `split`. The last step is the proximal one, so that zeros and bounds hold
+    exactly; `dual` is the scaled multiplier of the step before.
     """
-    solution = right.new_zeros(right.shape)
-    residual = right
-    direction = preconditioned = precondition(residual)
-    product = first = float(residual @ preconditioned)
-    form = 0.0
-    for _ in range(_MOST_STEPS):
-        if not product > _ACCURACY**2 * first:
-            break
-        image = times(direction)
-        curvature = float(direction @ image)
-        if not curvature > 0:  # rounding has used up the accuracy there is
-            break
-        length = product / curvature
-        solution = solution + length * direction
-        form += length * product
-        if form > allowed:
-            break
-        residual = residual - length * image
-        preconditioned = precondition(residual)
-        before, product = product, float(residual @ preconditioned)
-        direction = preconditioned + (product / before) * direction
-    return solution
+    move = torch.zeros_like(slope)
+    for _ in range(_ADMM_STEPS):
+        free = curvature.solve(split * (move - dual) - slope)
+        move = rest.prox(theta + free + dual, length / split) - theta
+        dual = dual + free - move
+    return move, dual

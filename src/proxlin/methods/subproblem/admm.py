@@ -24,7 +24,7 @@ from proxlin.methods.subproblem.normal_equations import (
     product_of_columns,
 )
 from proxlin.methods.subproblem.solver import Deadline, SubproblemResult, time_is_up
-from proxlin.methods.subproblem.splitting import Prox, Split, SplittingRules, minimize_split
+from proxlin.methods.subproblem.splitting import Prox, SplitProblem, SplittingRules, minimize_split
 
 _BYTES_PER_NUMBER = 64  # b, A x + b, its copy, its multiplier and what a step makes of them
 _BLOCK_NUMBERS = 2**22  # of residuals and activations that one block of rows may bring along
@@ -67,7 +67,7 @@ class ADMM(SplittingRules):
         ridge = model.penalty.quadratic.to(anchor)
         weights = model.metric.weights(anchor)
         weights = weights + (ridge if bool(ridge.any()) else 0.0)
-        split = Split(
+        split = SplitProblem(
             operator,
             equations,
             blocks.residual(),

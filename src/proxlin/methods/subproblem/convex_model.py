@@ -57,23 +57,26 @@ class ConvexModel:
 
     def linearization(self, index: Tensor | None = None) -> Linearization:
         """F and J at the anchor on the given rows, or on all."""
-        share = self.problem.take(slice(0, self.n_rows) if index is None else index)
-        return linearize_gathered(self.problem, self.anchor, share, max_bytes=self.max_bytes)
+        batch = self.problem.take(slice(0, self.n_rows) if index is None else index)
+        return linearize_gathered(self.problem, self.anchor, batch, max_bytes=self.max_bytes)
 
     def _linearize(self, batch: Batch) -> Linearization:
         return linearize(self.problem, self.anchor, batch, max_bytes=self.max_bytes)
 
     def value(self, theta: Tensor, index: Tensor | None = None) -> float:
         """The model at theta over all rows, or over a sample of them."""
-        losses = [self.problem.loss(told).double() for _, told in self._predictions(theta, index)]
+        losses = [
+            self.problem.loss(predicted).double()
+            for _, predicted in self._predictions(theta, index)
+        ]
         return self._mean(losses, index) + self._terms(theta)
 
     def decrease(self, theta: Tensor, index: Tensor | None = None) -> float:
         """Delta of Eq. 17: the model at theta minus the model at the anchor, on the same rows."""
         loss = self.problem.loss
         changes = [
-            loss(told).double() - loss(residual).double()
-            for residual, told in self._predictions(theta, index)
+            loss(predicted).double() - loss(residual).double()
+            for residual, predicted in self._predictions(theta, index)
         ]
         return self._mean(changes, index) + self._terms(theta) - self._terms(self.anchor)
 
@@ -85,8 +88,8 @@ class ConvexModel:
         size = max(1, self.problem.chunk_rows // 2)  # two passes at once need half the rows
         for batch in self.problem.chunks(size, index):
             linearization = self._linearize(batch)
-            told = linearization.residual + linearization.apply(theta - self.anchor)
-            yield linearization.residual, told
+            predicted = linearization.residual + linearization.apply(theta - self.anchor)
+            yield linearization.residual, predicted
 
     def _terms(self, theta: Tensor) -> float:
         """g(theta) + 1/2 ||theta - anchor||_H^2 in float64: `decrease` is a small difference."""

@@ -19,7 +19,7 @@ from proxlin.methods.subproblem.normal_equations import (
     dense_side_fits,
     product_of_columns,
 )
-from proxlin.methods.subproblem.splitting import Split, SplittingRules, minimize_split
+from proxlin.methods.subproblem.splitting import SplitProblem, SplittingRules, minimize_split
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class InnerADMM(SplittingRules):
         """
         _check_shapes(rows, offset, centre, weights)
         operator, equations = self._equations(rows, offset, centre)
-        split = Split(operator, equations, offset, centre, weights, check_exponent("p", p))
+        split = SplitProblem(operator, equations, offset, centre, weights, check_exponent("p", p))
         state = minimize_split(split, self, centre if start is None else start)
         return InnerResult(
             x=state.x,

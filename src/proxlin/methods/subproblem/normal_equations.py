@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from proxlin.errors import NonFiniteError
+from proxlin.prox.linear_algebra import cholesky, conjugate_gradients, solve_cholesky
 
 _SINGULAR = (
     "the linear system of the sub-problem cannot be factored: its matrix is not finite or not"
@@ -78,11 +79,11 @@ class Gram:
         """One Cholesky of d x d."""
         matrix = rho * self._gram
         matrix.diagonal().add_(weights)
-        self._factor = _cholesky(matrix)
+        self._factor = cholesky(matrix, _SINGULAR)
 
     def solve(self, right: Tensor) -> Tensor:
         """Two triangular solves of size d."""
-        return _solve(self._factor, right)
+        return solve_cholesky(self._factor, right)
 
 
 class Woodbury:
@@ -102,12 +103,12 @@ class Woodbury:
             self._outer = self._product(weights)
         matrix = self._outer.clone()
         matrix.diagonal().add_(1 / rho)
-        self._factor = _cholesky(matrix)
+        self._factor = cholesky(matrix, _SINGULAR)
 
     def solve(self, right: Tensor) -> Tensor:
         """Two triangular solves of size R N and two products with A."""
         scaled = right / self._weights
-        inner = _solve(self._factor, self._rows.apply(scaled).reshape(-1))
+        inner = solve_cholesky(self._factor, self._rows.apply(scaled).reshape(-1))
         return scaled - self._rows.adjoint(inner) / self._weights
 
     def _product(self, weights: Tensor) -> Tensor:
@@ -135,23 +136,13 @@ class ConjugateGradient:
 
     def solve(self, right: Tensor) -> Tensor:
         """At most `max_steps` products with A and A^T."""
-        x = torch.zeros_like(right)
-        residual = right.clone()
-        scaled = residual / self._weights
-        direction = scaled
-        energy = torch.dot(residual, scaled)
-        goal = self._tolerance**2 * float(energy)
-        for _ in range(self._max_steps):
-            if float(energy) <= goal:
-                break
-            product = self._rows.adjoint(self._rows.apply(direction))
-            product = self._weights * direction + self._rho * product
-            step = energy / torch.dot(direction, product)
-            x = x + step * direction
-            residual = residual - step * product
-            scaled = residual / self._weights
-            previous, energy = energy, torch.dot(residual, scaled)
-            direction = scaled + (energy / previous) * direction
+        x = conjugate_gradients(
+            lambda v: self._weights * v + self._rho * self._rows.adjoint(self._rows.apply(v)),
+            right,
+            lambda v: v / self._weights,
+            tolerance=self._tolerance,
+            max_steps=self._max_steps,
+        )
         if not bool(torch.isfinite(x).all()):
             raise NonFiniteError(_SINGULAR)
         return x
@@ -180,17 +171,3 @@ def gram_of(blocks: Iterable[Tensor], size: int) -> Tensor:
         total = total.to(block.device)
         total += product_of_columns(block.reshape(-1, size).double())
     return total
-
-
-def _cholesky(matrix: Tensor) -> Tensor:
-    factor: Tensor
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    if int(failed) or not bool(torch.isfinite(factor.diagonal()).all()):
-        raise NonFiniteError(_SINGULAR)
-    return factor
-
-
-def _solve(factor: Tensor, right: Tensor) -> Tensor:
-    half = torch.linalg.solve_triangular(factor, right.double().unsqueeze(1), upper=False)
-    solution: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True)
-    return solution[:, 0].to(right.dtype)

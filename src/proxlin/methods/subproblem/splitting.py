@@ -60,7 +60,7 @@ class SplittingRules:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitProblem:
     """The problem that one run solves."""
 
     rows: RowOperator  # A
@@ -157,23 +157,23 @@ class SplitState:
 
 
 def minimize_split(
-    split: Split,
+    split: SplitProblem,
     rules: SplittingRules,
     start: Tensor,
     expired: Callable[[], bool] = lambda: False,
 ) -> SplitState:
     """Run ADMM from `start` until the rules are met, the steps are used up or the time is."""
     state = _begin(split, rules, start)
-    look = _FIRST_BALANCE
+    balance_at = _FIRST_BALANCE
     while not state.converged and state.steps < rules.max_steps and not expired():
-        if rules.balance and state.steps == look:
-            look *= 2
+        if rules.balance and state.steps == balance_at:
+            balance_at *= 2
             _balance(split, rules, state)
         _advance(split, rules, state)
     return state
 
 
-def _begin(split: Split, rules: SplittingRules, x: Tensor) -> SplitState:
+def _begin(split: SplitProblem, rules: SplittingRules, x: Tensor) -> SplitState:
     image = split.rows.apply(x) + split.offset
     gradient = norm_subgradient(image, p=split.p) / image.shape[0]
     penalty = rules.penalty or _natural_penalty(image, split.offset, gradient)
@@ -202,7 +202,7 @@ def _natural_penalty(image: Tensor, offset: Tensor, gradient: Tensor) -> float:
     return 2 * slope / length if length > 0 and slope > 0 else 1.0
 
 
-def _advance(split: Split, rules: SplittingRules, state: SplitState) -> None:
+def _advance(split: SplitProblem, rules: SplittingRules, state: SplitState) -> None:
     """One step of Eq. 13, with the change of x as the unknown of the linear system.
 
     This keeps the fixed point exact when the system is not solved exactly: a Gram matrix in
@@ -232,7 +232,7 @@ def _advance(split: Split, rules: SplittingRules, state: SplitState) -> None:
     state.steps += 1
 
 
-def _balance(split: Split, rules: SplittingRules, state: SplitState) -> None:
+def _balance(split: SplitProblem, rules: SplittingRules, state: SplitState) -> None:
     wanted = [copy.wanted_penalty(rules) for copy in state.copies]
     if wanted != [copy.penalty for copy in state.copies]:
         for copy, penalty in zip(state.copies, wanted, strict=True):
@@ -240,6 +240,6 @@ def _balance(split: Split, rules: SplittingRules, state: SplitState) -> None:
         _prepare(split, state)
 
 
-def _prepare(split: Split, state: SplitState) -> None:
+def _prepare(split: SplitProblem, state: SplitState) -> None:
     weights = split.weights if state.whole is None else split.weights + state.whole.penalty
     split.equations.prepare(weights, state.rows.penalty)

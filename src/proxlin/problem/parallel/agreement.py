@@ -11,9 +11,9 @@ from proxlin.errors import CommunicationError
 from proxlin.problem.parallel.communicator import Communicator
 
 
-def check_same_call(communicator: Communicator, told: str) -> None:
+def check_same_call(communicator: Communicator, description: str) -> None:
     """Refuse processes that were given different problems or methods."""
-    plain = re.sub(r" at 0x[0-9a-f]+", "", told)  # where an object lies in memory says nothing
+    plain = re.sub(r" at 0x[0-9a-f]+", "", description)  # not where it lies in memory
     everyone = communicator.each(plain)
     other = next((rank for rank, each in enumerate(everyone) if each != everyone[0]), None)
     if other is not None:

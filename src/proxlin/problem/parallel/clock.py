@@ -43,8 +43,8 @@ class SharedClock:
     def renew(self) -> None:
         """Read the clock of rank 0 on all processes."""
         mine = self._clock() if self._communicator.leads else 0.0
-        told = torch.tensor([mine, float(self._interrupted)], dtype=torch.float64)
-        self._now, interrupted = self._communicator.sum(told).tolist()
+        readings = torch.tensor([mine, float(self._interrupted)], dtype=torch.float64)
+        self._now, interrupted = self._communicator.sum(readings).tolist()
         if interrupted:
             self._interrupted = False
             raise SharedInterrupt

@@ -47,7 +47,7 @@ class Distributed:
     def sum(self, tensor: Tensor) -> Tensor:
         """One all-reduce; its result is made in one place and sent out, so all have its bits."""
         whole = self._within_reach(tensor)
-        with self._told("a sum"):
+        with self._waiting_for("a sum"):
             dist.all_reduce(whole)
         return whole.to(tensor.device)
 
@@ -60,35 +60,35 @@ class Distributed:
     def largest(self, values: Sequence[float]) -> list[float]:
         """One all-reduce of float64."""
         numbers = torch.tensor(values, dtype=torch.float64, device=self._device)
-        with self._told("a maximum"):
+        with self._waiting_for("a maximum"):
             dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
-        found: list[float] = numbers.tolist()
-        return found
+        highest: list[float] = numbers.tolist()
+        return highest
 
     def broadcast(self, tensor: Tensor) -> Tensor:
         """The tensor of rank 0; those of the others are overwritten."""
         whole = self._within_reach(tensor)
-        with self._told("rank 0"):
+        with self._waiting_for("rank 0"):
             dist.broadcast(whole, src=0)
         return whole.to(tensor.device)
 
     def each(self, value: Any) -> list[Any]:
         """One all-gather of pickled values."""
-        found: list[Any] = [None] * self.size
-        with self._told("the values of all"):
-            dist.all_gather_object(found, value)
-        return found
+        values: list[Any] = [None] * self.size
+        with self._waiting_for("the values of all"):
+            dist.all_gather_object(values, value)
+        return values
 
     def first(self, value: Any) -> Any:
         """One broadcast of a pickled value."""
-        found = [value]
-        with self._told("rank 0"):
-            dist.broadcast_object_list(found, src=0)
-        return found[0]
+        values = [value]
+        with self._waiting_for("rank 0"):
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def barrier(self) -> None:
         """Wait longer than any timeout of a sum, since others may have hours of work left."""
-        with self._told("all to arrive"):
+        with self._waiting_for("all to arrive"):
             dist.monitored_barrier(_patient_group())
 
     def _within_reach(self, tensor: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class Distributed:
         return (tensor if self._device.type == "cpu" else tensor.to(self._device)).contiguous()
 
     @contextmanager
-    def _told(self, awaited: str) -> Iterator[None]:
+    def _waiting_for(self, awaited: str) -> Iterator[None]:
         try:
             yield
         except (RuntimeError, ValueError) as cause:

@@ -76,12 +76,12 @@ def _tear_down() -> None:
 
 
 def _timeout() -> float:
-    told = os.environ.get(TIMEOUT)
-    if told is None:
+    seconds = os.environ.get(TIMEOUT)
+    if seconds is None:
         return DEFAULT_TIMEOUT
     try:
-        return check_positive(TIMEOUT, float(told))
+        return check_positive(TIMEOUT, float(seconds))
     except ValueError as cause:
         raise InvalidInputError(
-            f"the environment variable {TIMEOUT} must be a number of seconds > 0; got {told!r}."
+            f"the environment variable {TIMEOUT} must be a number of seconds > 0; got {seconds!r}."
         ) from cause

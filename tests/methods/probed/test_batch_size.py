@@ -8,61 +8,60 @@ import torch
 from proxlin import Lasso, Probed, Problem, Ridge
 from proxlin.methods.contract import Budget
 from proxlin.methods.curvature import LayeredCurvature, layer_pieces
-from proxlin.methods.probed.batch_probe import look
-from proxlin.methods.probed.noise import Noise
+from proxlin.methods.probed.batch_probe import probe_batch
+from proxlin.methods.probed.batch_size import GradientNoise
 from proxlin.models import linear_regressor, mlp_regressor
 
 
-def settled(noise, size, ratio, looks=60):
-    """The size after many looks, where twice the rows bring half the noise."""
-    for _ in range(looks):
-        size = noise.fitting(size, ratio * 64 / size, 1.0)
+def settled(noise, size, ratio, measurements=60):
+    """The size after many measurements, where twice the rows bring half the noise."""
+    for _ in range(measurements):
+        size = noise.batch_size(size, ratio * 64 / size, 1.0)
     return size
 
 
 def test_more_noise_means_more_rows():
-    sizes = [settled(Noise(8, 1024), 64, ratio) for ratio in (0.01, 1.0, 4.0, 1000.0)]
+    sizes = [settled(GradientNoise(8, 1024), 64, ratio) for ratio in (0.01, 1.0, 4.0, 1000.0)]
     assert sizes[0] == 8
     assert sizes[3] == 1024
     assert sizes == sorted(sizes)
 
 
 def test_size_stays_where_noise_fits():
-    noise = Noise(8, 1024)
+    noise = GradientNoise(8, 1024)
     assert settled(noise, 64, 1.0) == 64
     assert settled(noise, 64, 1.0) == 64
 
 
-def test_one_wild_look_costs_one_doubling():
-    noise = Noise(8, 1024)
+def test_one_wild_measurement_costs_one_doubling():
+    noise = GradientNoise(8, 1024)
     assert settled(noise, 64, 0.9) == 64
-    size = noise.fitting(64, 1e30, 1.0)
+    size = noise.batch_size(64, 1e30, 1.0)
     assert settled(noise, size, 0.9) <= 128
 
 
 def test_a_slope_of_zero_says_nothing():
-    noise = Noise(8, 1024)
+    noise = GradientNoise(8, 1024)
     for pair in ((0.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (1.0, math.nan)):
-        assert noise.fitting(64, *pair) == 64
-    assert noise.looks == 0
+        assert noise.batch_size(64, *pair) == 64
+    assert noise.measurements == 0
 
 
-def test_doubt_is_as_large_as_the_error_of_the_gradient():
+def test_estimated_error_of_the_gradient_is_as_large_as_its_error():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(20_000, 3, generator=generator)
     y = x.sum(1, keepdim=True) + torch.randn(20_000, 1, generator=generator)
     problem = Problem(linear_regressor(3), (x, y), "mse")
     theta = problem.theta()
-    exact = look(problem, theta, problem.take(slice(None)), 1e-2, generator, parts=0)
-    assert exact.doubt is None
-    errors, doubts = [], []
+    exact = probe_batch(problem, theta, problem.take(slice(None)), 1e-2, generator, parts=0)
+    assert exact.gradient_error is None
+    errors, estimates = [], []
     for start in range(0, 20_000, 50):
-        seen = look(
-            problem, theta, problem.take(slice(start, start + 50)), 1e-2, generator, parts=2
-        )
-        errors.append(float((seen.gradient - exact.gradient).square().sum()))
-        doubts.append(float(seen.doubt.square().sum()))
-    assert 0.8 < sum(doubts) / sum(errors) < 1.25
+        batch = problem.take(slice(start, start + 50))
+        probe = probe_batch(problem, theta, batch, 1e-2, generator, parts=2)
+        errors.append(float((probe.gradient - exact.gradient).square().sum()))
+        estimates.append(float(probe.gradient_error.square().sum()))
+    assert 0.8 < sum(estimates) / sum(errors) < 1.25
 
 
 def table(n=60_000, noise=1.0):
@@ -74,11 +73,11 @@ def table(n=60_000, noise=1.0):
 def run(problem, method, steps):
     state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
     budget = Budget(None, steps)
-    first = state.batches.batch_size
+    first = state.batch_size
     for _ in range(steps):
         method.step(problem, state, budget)
         budget.iteration += 1
-    return first, state.batches.batch_size
+    return first, state.batch_size
 
 
 @pytest.mark.parametrize("regularizer", [Ridge(1e-6), Lasso(1e-6)])

@@ -1,4 +1,4 @@
-"""Plan: pieces bound to a layout, ready to be evaluated on a flat vector."""
+"""PieceSum: the pieces of g and C bound to a layout, ready to be evaluated on a flat vector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proxlin.terms.joint import Coefficients, add_up, combine
 from proxlin.terms.pieces import Coupled, Piece, Separable, Space, Tie
 
 
-class Plan:
+class PieceSum:
     """g(x) + indicator_C(x) as value, prox and membership test; refuses what has no joint prox."""
 
     def __init__(self, pieces: Sequence[Piece], space: Space) -> None:
