@@ -3,7 +3,7 @@
 Minimises (1/n) sum_i ||F(theta; x_i)||_p + g(theta) over theta in C with model-based methods.
 """
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 from proxlin.methods import MBO, SGD, Adam, Probed
@@ -39,15 +39,6 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.1.0"
-
-# Loaded when first used: scikit-learn takes about as long to import as torch.
-_ESTIMATORS = (
-    "RobustAutoencoder",
-    "RobustFactorization",
-    "RobustFeatureSelector",
-    "RobustNMF",
-    "RobustRegressor",
-)
 
 __all__ = [
     "ADMM",
@@ -88,12 +79,18 @@ __all__ = [
 ]
 
 
+# Rooms for users besides; a few come only with the first use.
+_ROOMS = ("data", "errors", "linearize", "models", "prox", "terms")
+
+
 def __getattr__(name: str) -> Any:
-    """Load an estimator by name."""
-    if name in _ESTIMATORS:
-        return getattr(import_module("proxlin.estimators"), name)
+    """Load on first use what takes long to import: scikit-learn takes as long as torch."""
+    if name in _ROOMS:
+        return _import_module(f"proxlin.{name}")
+    if name in __all__:
+        return getattr(_import_module("proxlin.estimators"), name)
     raise AttributeError(f"module 'proxlin' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_ROOMS, "__doc__", "__version__"])

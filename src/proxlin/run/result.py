@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from torch import Tensor
 
 from proxlin.methods.contract import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass
@@ -22,6 +25,8 @@ class History:
 
     def frame(self) -> pd.DataFrame:
         """The records as a table, one row for each evaluation."""
+        import pandas as pd  # noqa: PLC0415  half a second that `import proxlin` need not take
+
         return pd.DataFrame(self.records)
 
 

@@ -8,7 +8,7 @@ import matplotlib.image
 import pytest
 
 import proxlin
-from proxlin.app.cli import demo, terminal
+from proxlin.app.cli import demo, output
 from proxlin.app.cli import main as cli
 from proxlin.methods.contract import Status
 from proxlin.paper.demo import SharePoint, training
@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_training(run, tmp_
     def refuse(dir):  # noqa: A002
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(terminal, "TemporaryFile", refuse)
+    monkeypatch.setattr(output, "TemporaryFile", refuse)
     monkeypatch.setattr(demo, "run_demo", lambda **_: pytest.fail("it trained first"))
     code, _, error = run("demo", "--out", tmp_path)
     assert code == 2
@@ -120,7 +120,7 @@ def test_an_error_of_the_library_is_one_sentence(run, tmp_path):
         (["demo", "--seconds", "0"], "--seconds"),
         (["demo", "--ratio", "2"], "--ratio"),
         (["demo", "--sconds", "1"], "--sconds"),
-        (["demon"], "demon"),
+        (["demon"], "Did you mean 'demo'"),
     ],
 )
 def test_bad_options_are_refused_by_name(run, arguments, words):

@@ -7,23 +7,25 @@ import pytest
 import torch
 from rich.console import Console
 
-from proxlin.app.cli import stages
-from proxlin.app.cli.lists import split
-from proxlin.app.cli.output import check_output, write_table
+from proxlin.app.cli import terminal
+from proxlin.app.cli.options import comma_separated
+from proxlin.app.cli.output import check_output, show_table, write_table
 from proxlin.errors import InvalidInputError
+from proxlin.report import Figures, Table
 from proxlin.run.progress import Progress
 
 PRINTS = """
 import pandas as pd
+import typer
 from pathlib import Path
-from proxlin.app.cli.main import app
 from proxlin.app.cli.output import write_table
+app = typer.Typer()
 
 @app.command()
 def long():
     write_table(pd.DataFrame({"a": range(200_000)}), Path("-"))
 
-app(["long"])
+app([])
 """
 
 
@@ -55,20 +57,35 @@ def test_files_that_cannot_be_written_are_refused_before_the_work(tmp_path):
 
 
 def test_stages_are_shown_on_a_terminal_and_nowhere_else(monkeypatch, capsys):
-    for terminal in (True, False):
-        screen = Console(force_terminal=terminal, width=80)
-        monkeypatch.setattr(stages, "console", screen)
-        with stages.Stages(show=True) as shown:
+    for is_terminal in (True, False):
+        screen = Console(force_terminal=is_terminal, width=80)
+        monkeypatch.setattr(terminal, "console", screen)
+        with terminal.Stages(show=True) as shown:
             shown("reading")
             shown("training")
             shown.training(Progress(5, 1.0, 3.25, 2.5, None, 0.5, torch.empty(0)))
         out = capsys.readouterr().out
-        assert ("training" in out) == terminal
-        assert ("objective 3.25, best 2.5" in out) == terminal
+        assert ("training" in out) == is_terminal
+        assert ("objective 3.25, best 2.5" in out) == is_terminal
 
 
 def test_names_with_commas_stand_between_quotes():
-    assert split("--targets", 'a, "b, c",d', str) == ("a", "b, c", "d")
-    assert split("--hidden", None, int) is None
+    assert comma_separated("--targets", 'a, "b, c",d', str) == ("a", "b, c", "d")
+    assert comma_separated("--hidden", None, int) is None
     with pytest.raises(InvalidInputError, match="--hidden must be whole numbers"):
-        split("--hidden", "3,x", int)
+        comma_separated("--hidden", "3,x", int)
+
+
+def test_a_table_shows_every_field_and_remark_as_it_is(capsys):
+    rows = [
+        ("[red]l1[/red]", Figures(("0.25", "7"), (True, False)), 1797),
+        ("a\x1b[31mb", float("nan"), -1),
+    ]
+    show_table(Table("[b]Errors[/b]", ("loss", "error", "rows"), rows, ("At [5] %.",)))
+    told = capsys.readouterr().out
+    assert "[b]Errors[/b]" in told
+    assert "[red]l1[/red]" in told
+    assert "0.25 / 7" in told
+    assert "1,797" in told
+    assert "At [5] %." in told
+    assert "\x1b[31mb" not in told

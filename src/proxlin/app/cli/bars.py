@@ -20,8 +20,8 @@ from rich.progress import (
 )
 
 from proxlin.app.cli.terminal import console
-from proxlin.run.minimize import Callback
-from proxlin.run.minimize import Progress as Told
+from proxlin.run.progress import Callback
+from proxlin.run.progress import Progress as TrainingProgress
 
 _POLL = 0.5  # seconds between two looks at the notes of other processes
 
@@ -35,7 +35,7 @@ class Bars:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[detail]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
@@ -71,16 +71,16 @@ class Bars:
     def begin(self, stage: str, jobs: int) -> None:
         """A bar for all jobs of the stage, under those of earlier stages; 0 jobs: it only moves."""
         self._total, self._done = jobs, 0
-        told = f"0 of {jobs}" if jobs else ""
-        self._stage = self._progress.add_task(stage, total=jobs or None, told=told)
+        detail = f"0 of {jobs}" if jobs else ""
+        self._stage = self._progress.add_task(stage, total=jobs or None, detail=detail)
 
     def callbacks(self, job: Any) -> tuple[Callback, ...]:
         """Move the bar of a job of this process."""
         if not self._show:
             return ()
 
-        def update(told: Told) -> None:
-            self._move(job.name, told.share, told.objective, told.best)
+        def update(state: TrainingProgress) -> None:
+            self._move(job.name, state.share, state.objective, state.best)
 
         return (update,)
 
@@ -92,16 +92,16 @@ class Bars:
         if self.folder is not None:
             (self.folder / f"{job.name}.json").unlink(missing_ok=True)
         self._done += 1
-        told = f"{self._done} of {self._total}" + ("" if record is not None else ", one failed")
+        detail = f"{self._done} of {self._total}" + ("" if record is not None else ", one failed")
         if self._stage is not None:
-            self._progress.update(self._stage, completed=self._done, told=told)
+            self._progress.update(self._stage, completed=self._done, detail=detail)
         self._after_each()
 
     def _move(self, name: str, share: float, objective: float, best: float) -> None:
         if name not in self._tasks:
-            self._tasks[name] = self._progress.add_task(name, total=1.0, told="")
-        told = f"objective {objective:.4g}, best {best:.4g}"
-        self._progress.update(self._tasks[name], completed=share, told=told)
+            self._tasks[name] = self._progress.add_task(name, total=1.0, detail="")
+        detail = f"objective {objective:.4g}, best {best:.4g}"
+        self._progress.update(self._tasks[name], completed=share, detail=detail)
 
     def _poll(self) -> None:
         while not self._ended.wait(_POLL):

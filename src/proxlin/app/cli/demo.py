@@ -12,9 +12,9 @@ import torch
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from proxlin.app.cli.interrupts import Interrupts
-from proxlin.app.cli.tables import show_table
-from proxlin.app.cli.terminal import console, make_writable, say
+from proxlin.app.cli.output import make_writable, show_table
+from proxlin.app.cli.session import Interrupts
+from proxlin.app.cli.terminal import console, say
 from proxlin.paper.demo import (
     LOSSES,
     SHARES,
@@ -28,8 +28,8 @@ from proxlin.paper.demo import (
     trace_shares,
 )
 from proxlin.report import write_report, write_tables
-from proxlin.run.minimize import Callback
-from proxlin.run.minimize import Progress as Told
+from proxlin.run.progress import Callback
+from proxlin.run.progress import Progress as TrainingProgress
 
 _SHARE_OF_TIME = 0.4  # of the training time of a net that is shown, for each net of the curve
 
@@ -61,7 +61,7 @@ def _carry_out(
     with Progress(
         TextColumn("{task.description:>22}"),
         BarColumn(),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[detail]}"),
         TimeElapsedColumn(),
         console=console,
         disable=not (show and console.is_terminal),
@@ -74,18 +74,18 @@ def _carry_out(
             seed=seed,
             watch=_one_bar(bars, "other shares", len(LOSSES) * len(others)),
         )
-        bars.update(bars.task_ids[-1], completed=len(LOSSES) * len(others), told="")
-        bars.add_task("drawing the report", total=None, told="")
+        bars.update(bars.task_ids[-1], completed=len(LOSSES) * len(others), detail="")
+        bars.add_task("drawing the report", total=None, detail="")
         command = f"proxlin demo --seconds {seconds:g} --ratio {ratio:g} --seed {seed}"
         return result, points, _write(result, points, command, out)
 
 
 def _one_bar_each(bars: Progress) -> Callable[[str], tuple[Callback, ...]]:
     def watch(name: str) -> tuple[Callback, ...]:
-        task = bars.add_task(name, total=1.0, told="")
+        task = bars.add_task(name, total=1.0, detail="")
 
-        def update(told: Told) -> None:
-            bars.update(task, completed=told.share, told=f"objective {told.best:.4g}")
+        def update(state: TrainingProgress) -> None:
+            bars.update(task, completed=state.share, detail=f"objective {state.best:.4g}")
 
         return (update,)
 
@@ -98,10 +98,10 @@ def _one_bar(bars: Progress, title: str, runs: int) -> Callable[[str], tuple[Cal
 
     def watch(name: str) -> tuple[Callback, ...]:
         if not task:
-            task.append(bars.add_task(title, total=runs, told=""))
+            task.append(bars.add_task(title, total=runs, detail=""))
         else:
             bars.advance(task[0])
-        bars.update(task[0], told=name)
+        bars.update(task[0], detail=name)
         return ()
 
     return watch
@@ -115,12 +115,12 @@ def _write(result: Demo, points: Iterable[SharePoint], command: str, out: Path) 
 
 def _show(result: Demo, points: list[SharePoint], report: Path, as_json: bool) -> None:
     if as_json:
-        told = {
+        summary = {
             "rows": demo_frame(result).to_dict("records"),
             "shares": [asdict(point) for point in points],
             "report": str(report),
         }
-        console.print_json(json.dumps(told))
+        console.print_json(json.dumps(summary))
         return
     show_table(demo_table(result))
     say(f"Report: {report}")

@@ -11,11 +11,9 @@ from typing import Annotated, Literal
 import typer
 from rich.table import Table
 
-from proxlin.app.cli.interrupts import Interrupts
-from proxlin.app.cli.lists import split
-from proxlin.app.cli.ranks import leads
-from proxlin.app.cli.stages import Stages
-from proxlin.app.cli.terminal import console, printable, say
+from proxlin.app.cli.options import comma_separated
+from proxlin.app.cli.session import Interrupts, leads
+from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import FitSettings, fit_table, read_table_file
 from proxlin.app.tabular.columns import show_plain
 from proxlin.app.tabular.fit_report import fit_report, lead
@@ -88,7 +86,7 @@ def fit(
         drop=_columns("--drop", drop) or (),
         p=_exponent(p),
         model=model,
-        hidden=split("--hidden", hidden, int),
+        hidden=comma_separated("--hidden", hidden, int),
         code=code,
         regularizer=regularizer,
         alpha=_alpha(alpha),
@@ -145,7 +143,7 @@ def _check_apart(checkpoint: Path, out: Path) -> None:
 
 
 def _columns(name: str, text: str | None) -> tuple[str, ...] | None:
-    columns = split(name, text, str)
+    columns = comma_separated(name, text, str)
     if columns == ():
         raise InvalidInputError(f"{name} must name at least one column; got {text!r}.")
     return columns

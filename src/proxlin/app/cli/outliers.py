@@ -13,8 +13,7 @@ import typer
 from rich.table import Table
 
 from proxlin.app.cli.output import check_output, remark, write_table
-from proxlin.app.cli.stages import Stages
-from proxlin.app.cli.terminal import console, printable, say
+from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import Misfit, load_model, read_table_file
 from proxlin.errors import InvalidInputError
 

@@ -1,20 +1,37 @@
-"""Where a table goes: a file, whole or not at all, or the standard output."""
+"""Where results go: a table on the terminal, a file whole or not at all, the standard output."""
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pandas as pd
 import typer
+from rich.table import Table as Grid
+from rich.text import Text
 
+from proxlin.app.cli.terminal import console, printable, say
 from proxlin.app.tabular.write import as_csv
 from proxlin.errors import InvalidInputError
+from proxlin.report import Field, Figures, Table
+from proxlin.report.table import numeric_columns, plain
 from proxlin.run.storage.files import write_whole
 
 STDOUT = Path("-")
+
+
+def make_writable(folder: Path) -> None:
+    """Make the folder and put a file there for a moment, before any time goes into training."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as cause:
+        raise InvalidInputError(
+            f"--out must name a folder that can be written to; got {folder}: {cause.strerror}."
+        ) from cause
 
 
 def check_output(path: Path) -> None:
@@ -25,7 +42,7 @@ def check_output(path: Path) -> None:
         raise InvalidInputError(f"--out must name a file; {path} is a folder.")
     above = next((folder for folder in path.absolute().parents if folder.exists()), Path(os.sep))
     try:
-        with tempfile.TemporaryFile(dir=above):
+        with TemporaryFile(dir=above):
             pass
     except OSError as cause:
         raise InvalidInputError(f"{path} cannot be written: {cause.strerror}.") from cause
@@ -49,3 +66,25 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
 def remark(sentence: str) -> None:
     """Say something beside the table: on the standard error."""
     typer.echo(sentence, err=True)
+
+
+def show_table(table: Table) -> None:
+    """Print the table with its remarks; figures that stand out are bold."""
+    grid = Grid(title=Text(printable(table.title)))
+    for heading, numeric in zip(table.headings, numeric_columns(table), strict=True):
+        grid.add_column(Text(printable(heading)), justify="right" if numeric else "left")
+    for row in table.rows:
+        grid.add_row(*(_text(item) for item in row))
+    console.print(grid)
+    for remark in table.remarks:
+        say(printable(remark))
+
+
+def _text(item: Field) -> Text:
+    if not isinstance(item, Figures):
+        return Text(printable(plain(item)))
+    text = Text()
+    for place, (figure, strong) in enumerate(item.pairs()):
+        text.append(" / " if place else "")
+        text.append(printable(figure), style="bold green" if strong else "")
+    return text

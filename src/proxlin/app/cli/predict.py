@@ -9,8 +9,7 @@ import numpy as np
 import typer
 
 from proxlin.app.cli.output import STDOUT, check_output, remark, write_table
-from proxlin.app.cli.stages import Stages
-from proxlin.app.cli.terminal import printable
+from proxlin.app.cli.terminal import Stages, printable
 from proxlin.app.tabular import load_model, read_table_file
 
 

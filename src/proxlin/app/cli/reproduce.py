@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from proxlin.app.cli.bars import Bars
-from proxlin.app.cli.interrupts import Interrupts
-from proxlin.app.cli.lists import split
-from proxlin.app.cli.ranks import leads
-from proxlin.app.cli.tables import show_table
-from proxlin.app.cli.terminal import console, make_writable, say
+from proxlin.app.cli.options import comma_separated
+from proxlin.app.cli.output import make_writable, show_table
+from proxlin.app.cli.session import Interrupts, leads
+from proxlin.app.cli.terminal import console, say
 from proxlin.paper.catalog import EXHIBITS, exhibit
 from proxlin.paper.config import METHODS
 from proxlin.paper.reproduce import Plan, Reproduction
@@ -60,11 +59,11 @@ def reproduce(
     """
     chosen = exhibit(
         what,
-        datasets=split("--datasets", datasets, str),
-        outliers=split("--outliers", outliers, float),
-        exponents=split("--p", p, float),
-        methods=split("--methods", methods, str),
-        seeds=split("--seeds", seeds, int),
+        datasets=comma_separated("--datasets", datasets, str),
+        outliers=comma_separated("--outliers", outliers, float),
+        exponents=comma_separated("--p", p, float),
+        methods=comma_separated("--methods", methods, str),
+        seeds=comma_separated("--seeds", seeds, int),
         seconds=seconds,
         steps=steps,
         rows=rows,
@@ -99,13 +98,13 @@ def reproduce(
 def _show_plan(plan: Plan, title: str, out: Path, as_json: bool) -> None:
     if as_json:
         names = [cell.name for cell in plan.left]
-        told = {
+        summary = {
             "cells": len(plan.cells),
             "left": names,
             "classifiers_left": plan.classifiers,
             "estimated_seconds": plan.seconds,
         }
-        console.print_json(json.dumps(told))
+        console.print_json(json.dumps(summary))
         return
     say(title)
     say(f"{len(plan.cells)} cells in {out}, {len(plan.cells) - len(plan.left)} finished.")
@@ -128,7 +127,7 @@ def _duration(seconds: float) -> str:
 def _show(made: Reproduction, what: str, quiet: bool, as_json: bool) -> None:
     outcome = made.outcome
     if as_json:
-        told: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "what": what,
             "cells": len(outcome.records),
             "made_now": outcome.made,
@@ -137,7 +136,7 @@ def _show(made: Reproduction, what: str, quiet: bool, as_json: bool) -> None:
             "files": [str(path) for path in made.files],
             "report": str(made.files[-1]),
         }
-        console.print_json(json.dumps(told))
+        console.print_json(json.dumps(summary))
         return
     for name, sentence in made.failures.items():
         typer.echo(f"failed: {name}: {sentence}", err=True)

@@ -1,13 +1,21 @@
-"""What the commands share: the console, and a look at the output folder before the work begins."""
+"""What the commands say on a terminal: sentences, and the stage that is going on."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryFile
+from types import TracebackType
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from proxlin.errors import InvalidInputError
+from proxlin.run.progress import Progress as TrainingProgress
 
 console = Console()
 
@@ -24,13 +32,43 @@ def printable(text: str) -> str:
     )
 
 
-def make_writable(folder: Path) -> None:
-    """Make the folder and put a file there for a moment, before any time goes into training."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as cause:
-        raise InvalidInputError(
-            f"--out must name a folder that can be written to; got {folder}: {cause.strerror}."
-        ) from cause
+class Stages:
+    """Shows the present stage on a terminal, and how far a training has come; nothing elsewhere."""
+
+    def __init__(self, *, show: bool) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=12),
+            TextColumn("{task.fields[detail]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not (show and console.is_terminal),
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Stages:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, stage: str) -> None:
+        """End the stage that went on and begin this one."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(stage, total=None, detail="")
+
+    def training(self, state: TrainingProgress) -> None:
+        """Show the objective, the best so far and, by the budget used, the time left."""
+        if self._task is not None:
+            text = f"objective {state.objective:.4g}, best {state.best:.4g}"
+            self._progress.update(self._task, total=1.0, completed=state.share, detail=text)

@@ -11,12 +11,12 @@ from proxlin.errors import InvalidInputError
 T = TypeVar("T")
 
 
-def split(name: str, text: str | None, kind: Callable[[str], T]) -> tuple[T, ...] | None:
+def comma_separated(name: str, text: str | None, kind: Callable[[str], T]) -> tuple[T, ...] | None:
     """The values of the option `name`; None if it was not given.
 
     A value with a comma in it stands between double quotes.
 
-    >>> split("--targets", 'a, "b,c"', str)
+    >>> comma_separated("--targets", 'a, "b,c"', str)
     ('a', 'b,c')
     """
     if text is None:

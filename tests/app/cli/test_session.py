@@ -3,7 +3,7 @@ from contextlib import suppress
 
 import pytest
 
-from proxlin.app.cli.interrupts import Interrupts
+from proxlin.app.cli.session import Interrupts
 
 
 def press():
