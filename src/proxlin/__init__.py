@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RobustFactorization,
         RobustFeatureSelector,
         RobustNMF,
+        RobustOutlierDetector,
         RobustRegressor,
     )
 
@@ -69,6 +70,7 @@ __all__ = [
     "RobustFactorization",
     "RobustFeatureSelector",
     "RobustNMF",
+    "RobustOutlierDetector",
     "RobustRegressor",
     "Simplex",
     "Status",

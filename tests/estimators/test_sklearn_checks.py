@@ -10,6 +10,7 @@ from proxlin import (
     RobustFactorization,
     RobustFeatureSelector,
     RobustNMF,
+    RobustOutlierDetector,
     RobustRegressor,
 )
 
@@ -26,6 +27,8 @@ ESTIMATORS: list[Any] = [
     RobustFactorization(2, p=2, robust="columns", max_iter=3),
     RobustFactorization(p=2, batch_size=8, max_iter=1),
     RobustNMF(1, max_iter=3),
+    RobustOutlierDetector(),
+    RobustOutlierDetector(contamination=0.1),
 ]
 
 

@@ -3,6 +3,7 @@
 from proxlin.estimators.autoencoder import RobustAutoencoder
 from proxlin.estimators.factorization import RobustFactorization
 from proxlin.estimators.nmf import RobustNMF
+from proxlin.estimators.outlier_detector import RobustOutlierDetector
 from proxlin.estimators.regressor import RobustRegressor
 from proxlin.estimators.selection_path import SelectionPath
 from proxlin.estimators.selector import RobustFeatureSelector
@@ -12,6 +13,7 @@ __all__ = [
     "RobustFactorization",
     "RobustFeatureSelector",
     "RobustNMF",
+    "RobustOutlierDetector",
     "RobustRegressor",
     "SelectionPath",
 ]
