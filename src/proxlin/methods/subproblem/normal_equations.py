@@ -136,16 +136,20 @@ class ConjugateGradient:
 
     def solve(self, right: Tensor) -> Tensor:
         """At most `max_steps` products with A and A^T."""
-        x = conjugate_gradients(
-            lambda v: self._weights * v + self._rho * self._rows.adjoint(self._rows.apply(v)),
+
+        def times(vector: Tensor) -> Tensor:
+            image = self._rows.adjoint(self._rows.apply(vector))
+            if not bool(torch.isfinite(image).all()):
+                raise NonFiniteError(_SINGULAR)
+            return self._weights * vector + self._rho * image
+
+        return conjugate_gradients(
+            times,
             right,
-            lambda v: v / self._weights,
+            lambda vector: vector / self._weights,
             tolerance=self._tolerance,
             max_steps=self._max_steps,
         )
-        if not bool(torch.isfinite(x).all()):
-            raise NonFiniteError(_SINGULAR)
-        return x
 
 
 def product_of_columns(matrix: Tensor) -> Tensor:
