@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 from proxlin.paper.config import PAPER_DATASETS, has_images
-from proxlin.run.storage.files import write_whole
+from proxlin.run.storage import write_whole
 
 SEED = 0
 _PACKAGES = ("proxlin", "torch", "numpy", "scikit-learn", "pandas", "matplotlib")

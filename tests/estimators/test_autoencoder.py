@@ -236,7 +236,7 @@ def test_a_method_that_measures_stationarity_may_be_asked_for():
     net = RobustAutoencoder(
         1, hidden=(), method=MBO(solver=ADMM()), tol=0.05, max_iter=50, random_state=0
     ).fit(x)
-    assert net.result_.stationarity is not None
+    assert net.result_.certificate is not None
 
 
 def test_cells_far_beyond_float32_do_not_stop_a_fit():

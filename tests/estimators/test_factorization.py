@@ -95,7 +95,7 @@ def test_chunks_of_a_stream(plant):
     whole = RobustFactorization(2, batch_size=20, max_iter=3, random_state=0).fit(x)
     assert subspace_error(torch.from_numpy(whole.components_), plant.right) < 0.05
     assert whole.result_.status is Status.ITERATIONS
-    assert whole.result_.stationarity is None
+    assert whole.result_.certificate is None
 
 
 def test_frames_have_names_in_and_out(plant):

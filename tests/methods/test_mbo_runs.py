@@ -182,14 +182,14 @@ def test_a_break_inside_an_inner_solve_keeps_the_best_iterate(error, status):
     assert torch.equal(broken.theta, whole.theta)
     assert torch.equal(task.theta(), broken.theta)
     assert broken.objective == whole.objective
-    assert broken.stationarity == whole.stationarity
+    assert broken.certificate.value == whole.certificate.value
     if error is NonFiniteError:
         assert "The sub-problem broke." in broken.remarks
 
 
 def test_an_unfinished_model_measures_no_stationarity():
     hasty = minimize(linear(), MBO(solver=ADMM(max_steps=1)), max_seconds=None, max_iter=1)
-    assert hasty.stationarity is None
+    assert hasty.certificate is None
     with pytest.raises(InvalidInputError, match="tol needs a method that measures stationarity"):
         minimize(linear(), MBO(solver=Subgradient()), max_iter=1, tol=1e-3)
 

@@ -96,7 +96,7 @@ def test_the_file_is_replaced_whole(tmp_path, monkeypatch):
     report = Report("One", "A lead.", [Section("A", [Text("x")])])
     assert write_report(report, path) == path
     before = path.read_bytes()
-    monkeypatch.setattr("proxlin.run.storage.files.os.replace", lambda *_: 1 / 0)
+    monkeypatch.setattr("proxlin.run.storage.os.replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_report(Report("Two", "A lead.", []), path)
     assert path.read_bytes() == before

@@ -169,13 +169,13 @@ def test_non_finite_start_is_refused():
 def test_unfinished_models_are_no_convergence():
     result = minimize(problem(), MBO(solver=ADMM(max_steps=1)), max_iter=3, tol=1e3)
     assert result.status is not Status.CONVERGED
-    assert result.stationarity is None
+    assert result.certificate is None
 
 
 def test_converged_is_claimed_only_when_measured():
     result = minimize(problem(dtype=torch.float64), "mbo-admm", max_iter=100, tol=1e-4)
     assert result.status is Status.CONVERGED
-    assert result.stationarity <= 1e-4
+    assert result.certificate.value <= 1e-4
 
 
 def test_flush_denormal_state_is_restored():
@@ -232,11 +232,11 @@ def test_polishing_reaches_the_optimum_and_measures_it():
     fine = minimize(problem(dtype=torch.float64), max_seconds=None, max_iter=5, polish=20)
     x, y = planted(dtype=torch.float64)
     best = solve_linear(x, y, p=1.0).objective
-    assert rough.stationarity is None
+    assert rough.certificate is None
     assert rough.objective > best * (1 + 1e-3)
     assert fine.objective == pytest.approx(best, rel=1e-5)
-    assert fine.stationarity is not None
-    assert fine.stationarity_rows == len(x)
+    assert fine.certificate is not None
+    assert fine.certificate.rows == len(x)
     assert fine.iterations > 5
     assert fine.history.frame()["iteration"].is_monotonic_increasing
 
@@ -244,9 +244,9 @@ def test_polishing_reaches_the_optimum_and_measures_it():
 def test_stationarity_is_measured_on_the_rows_asked_for():
     start = minimize(problem(), max_seconds=None, max_iter=0, stationarity_rows=50)
     end = minimize(problem(), max_seconds=None, max_iter=200, stationarity_rows=50)
-    assert start.stationarity_rows == end.stationarity_rows == 50
-    assert end.stationarity < 0.2 * start.stationarity
-    assert minimize(problem(), max_iter=1, stationarity_rows=10**6).stationarity_rows == 200
+    assert start.certificate.rows == end.certificate.rows == 50
+    assert end.certificate.value < 0.2 * start.certificate.value
+    assert minimize(problem(), max_iter=1, stationarity_rows=10**6).certificate.rows == 200
     assert "on 50 rows" in str(end)
 
 

@@ -33,7 +33,7 @@ from proxlin.estimators.tables import Array, read_codes, read_table
 from proxlin.methods import Method
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent
-from proxlin.run.progress import Callback
+from proxlin.run.result import Callback
 from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor, read_codes, read_table
 from proxlin.exact.factorize import Cells, RowNorm, Stream, check_known, check_rank, check_size
-from proxlin.exact.factorize.fit import Fit, Rows, embed_rows, fit_stream, fit_table
+from proxlin.exact.factorize.fit import EmbeddedRows, Fit, embed_rows, fit_stream, fit_table
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -162,7 +162,7 @@ class RobustFactorization(
         norms = -self.score_samples(X)
         return self.outlier_scale_.scores(norms)
 
-    def _embed(self, X: Any) -> tuple[Cells, Rows]:
+    def _embed(self, X: Any) -> tuple[Cells, EmbeddedRows]:
         check_is_fitted(self)
         cells = self._read(X, reset=False)
         found = embed_rows(cells, self._basis(), self._norm(), self._scales())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import named_regularizer
 from proxlin.estimators.tables import Array, as_array, as_tensor
-from proxlin.exact.linear import LinearSolution, solve_linear
+from proxlin.exact.linear import LinearResult, solve_linear
 from proxlin.problem.loss import Exponent, RowLoss
 from proxlin.run.result import Result
 from proxlin.terms import Constraint, GroupLasso, Regularizer
@@ -59,7 +59,7 @@ class LinearFit:
         if self.constraint is None and linear_regularizer(self.regularizer, strength) is None:
             used = x if weights is None else x[weights > 0]
             coef, offset = _least_norm(coef, offset, used, free=self.fit_intercept)
-        return coef if basis is None else coef @ basis.T, offset, strength, solution.result()
+        return coef if basis is None else coef @ basis.T, offset, strength, solution
 
     def roughly(self) -> LinearFit:
         """The same problem to three digits, for what is only compared."""
@@ -84,7 +84,7 @@ class LinearFit:
         strength: float,
         data: tuple[Array, Array, NDArray[np.float64] | None],
         start: tuple[Array, Array] | None,
-    ) -> LinearSolution:
+    ) -> LinearResult:
         x, y, weights = data
         g = linear_regularizer(self.regularizer, strength)
         begin = None if start is None else (_double(start[0].T), _double(start[1]))

@@ -21,7 +21,7 @@ from proxlin.estimators.reservoir import Reservoir
 from proxlin.estimators.tables import Array, read_pair, read_table, read_weights
 from proxlin.methods import Method
 from proxlin.problem.loss import Exponent
-from proxlin.run.progress import Callback
+from proxlin.run.result import Callback
 from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:

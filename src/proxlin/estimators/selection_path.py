@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proxlin.exact.linear import LinearSolution, solve_linear
+from proxlin.exact.linear import LinearResult, solve_linear
 from proxlin.prox import norm_subgradient
 from proxlin.terms import GroupLasso
 
@@ -25,10 +25,10 @@ class SelectionPath:
     alphas: NDArray[np.float64]  # (k,)
     importances: NDArray[np.float64]  # (k, features) ||B_j||_2, exactly 0 where not selected
     objectives: NDArray[np.float64]  # (k,)
-    solutions: tuple[LinearSolution, ...]  # (k,)
+    solutions: tuple[LinearResult, ...]  # (k,)
 
     @classmethod
-    def of(cls, points: list[tuple[float, LinearSolution]]) -> SelectionPath:
+    def of(cls, points: list[tuple[float, LinearResult]]) -> SelectionPath:
         """The path through these points, in the order of their strengths."""
         ordered = sorted(points, key=lambda point: -point[0])
         solutions = tuple(solution for _, solution in ordered)
@@ -72,9 +72,9 @@ class GroupPath:
         self.seconds = seconds
         self.empty = self._without_features()
         self.strongest = self._strongest()
-        self.points: list[tuple[float, LinearSolution]] = []
+        self.points: list[tuple[float, LinearResult]] = []
 
-    def solve(self, alpha: float) -> LinearSolution:
+    def solve(self, alpha: float) -> LinearResult:
         """The solution at one strength; the features' rows in it are exactly 0 or selected."""
         near = min(self.points, key=lambda point: abs(point[0] - alpha), default=None)
         start = None if near is None else (near[1].coef, near[1].intercept)
@@ -82,7 +82,7 @@ class GroupPath:
         self.points.append((alpha, solution))
         return solution
 
-    def down_to(self, count: int, alphas: NDArray[np.float64]) -> LinearSolution:
+    def down_to(self, count: int, alphas: NDArray[np.float64]) -> LinearResult:
         """The strongest solution found with at least `count` features, or the weakest of all.
 
         The strengths are walked until enough features are in, then the last stretch is halved.
@@ -108,7 +108,7 @@ class GroupPath:
 
     def _solve(
         self, x: Tensor, penalty: GroupLasso | None, start: tuple[Tensor, Tensor] | None
-    ) -> LinearSolution:
+    ) -> LinearResult:
         return solve_linear(
             x,
             self.target,
@@ -121,12 +121,12 @@ class GroupPath:
             start=start,
         )
 
-    def _without_features(self) -> LinearSolution:
+    def _without_features(self) -> LinearResult:
         """B = 0 and the geometric median of the targets."""
         nothing = torch.zeros(len(self.target), 1, dtype=self.target.dtype)
         alone = self._solve(nothing, None, None)
-        coef = torch.zeros(self.x.shape[1], self.target.shape[1], dtype=self.x.dtype)
-        return replace(alone, coef=coef)
+        coef = self.x.new_zeros(self.x.shape[1] * self.target.shape[1])
+        return replace(alone, theta=torch.cat([coef, alone.intercept]))
 
     def _strongest(self) -> float:
         """A strength from which on B = 0 is optimal: max_j ||(1/sum w) sum_i w_i x_ij u_i||_2.
@@ -147,12 +147,12 @@ class GroupPath:
         return float((self.x.T @ slopes / weights.sum()).norm(dim=1).max())
 
 
-def row_norms(solution: LinearSolution) -> NDArray[np.float64]:
+def row_norms(solution: LinearResult) -> NDArray[np.float64]:
     """||B_j||_2 of each feature, (features,)."""
     norms: NDArray[np.float64] = solution.coef.norm(dim=1).numpy()
     return norms
 
 
-def selected(solution: LinearSolution) -> int:
+def selected(solution: LinearResult) -> int:
     """The number of features whose row is not zero."""
     return int((row_norms(solution) > 0).sum())

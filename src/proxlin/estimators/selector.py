@@ -153,7 +153,7 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         self.support_ = _largest(self.feature_importances_, count)
         norms = (x @ solution.coef + solution.intercept - target).norm(dim=1).numpy()
         size = float(target.norm(dim=1).median())
-        self._record(solution.result(), norms, size=size)
+        self._record(solution, norms, size=size)
 
     def _check_settings(self) -> None:
         self._check_shared()

@@ -18,7 +18,7 @@ from proxlin.estimators.regressor import RobustRegressor
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
 from proxlin.methods.contract import Status
-from proxlin.run.result import History, Result
+from proxlin.run.result import Certificate, History, Result
 
 Saveable = RobustRegressor | RobustAutoencoder
 Arrays = dict[str, Tensor]
@@ -49,8 +49,7 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
         "result": {
             "status": result.status.name,
             "objective": _plain("objective", result.objective),
-            "stationarity": _plain("stationarity", result.stationarity),
-            "stationarity_rows": result.stationarity_rows,
+            "certificate": _plain_certificate(result.certificate),
             "seconds": result.seconds,
             "iterations": result.iterations,
             "remarks": list(result.remarks),
@@ -97,14 +96,15 @@ def restore_estimator(values: dict[str, Any], arrays: Arrays) -> Saveable:
     result = Result(
         status=Status[told["status"]],
         objective=_unplain(told["objective"]),
-        stationarity=_unplain(told["stationarity"]),
+        certificate=None
+        if told["certificate"] is None
+        else Certificate(*map(_unplain, told["certificate"])),
         seconds=told["seconds"],
         iterations=told["iterations"],
         history=History(
             [{k: _unplain(v) for k, v in record.items()} for record in told["history"]]
         ),
         theta=arrays["theta"],
-        stationarity_rows=told["stationarity_rows"],
         remarks=tuple(told["remarks"]),
     )
     estimator.result_, estimator.history_ = result, result.history.frame()
@@ -185,6 +185,10 @@ def _plain(name: str, value: Any) -> Any:
             " Saved models hold data, never code."
         )
     return value
+
+
+def _plain_certificate(certificate: Certificate | None) -> Any:
+    return certificate and _plain("certificate", list(vars(certificate).values()))
 
 
 def _unplain(value: Any) -> Any:

@@ -21,7 +21,7 @@ _MOST_RESERVE = 0.3  # of a time budget that is kept back for the last evaluatio
 class Status(Enum):
     """Why a run ended. The value is a sentence that says what to do next."""
 
-    CONVERGED = "Converged: the measured stationarity is at most tol."
+    CONVERGED = "Converged: the certificate is at most tol."
     NO_DECREASE = (
         "No further decrease: the method could not lower the objective any more."
         " Solve the models more exactly, or take the point as it is."
@@ -122,6 +122,7 @@ class Step:
 
     objective: float | None = None  # full objective at the new point
     stationarity: float | None = None  # h * ||theta - minimiser of the model|| before the step
+    stationarity_rows: int | None = None  # rows that the model was solved on; None: all of them
     status: Status | None = None  # set when the method cannot go on
     details: dict[str, float] = field(default_factory=dict)  # extra columns of the history
     remarks: tuple[str, ...] = ()

@@ -113,6 +113,7 @@ class MBO:
             objective=state.objective,
             # How far an unfinished solve went says nothing about the minimiser of the model.
             stationarity=float(torch.linalg.vector_norm(move)) if inner.converged else None,
+            stationarity_rows=inner.rows,
             status=Status.NO_DECREASE if over else None,
             details=details,
             remarks=inner.remarks,

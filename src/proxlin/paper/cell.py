@@ -56,7 +56,7 @@ def run_cell(cell: Cell, callbacks: Iterable[Callback] = ()) -> Record:
         "iterations": result.iterations,
         "status": str(result.status),
         "remarks": list(result.remarks),
-        "stationarity": result.stationarity,
+        "stationarity": result.certificate and result.certificate.value,
         "rows": {
             "train": len(work.mask),
             "outliers": int(work.mask.sum()),

@@ -23,7 +23,7 @@ from proxlin.paper.figures import CAPTIONS, figure1, figure2, figure3, figure4, 
 from proxlin.paper.store import Record
 from proxlin.paper.tables import Score, compare, layouts, runs, scores
 from proxlin.report import Picture, Table, write_picture, write_report, write_tables
-from proxlin.run.storage.files import write_whole
+from proxlin.run.storage import write_whole
 
 
 @dataclass(frozen=True)

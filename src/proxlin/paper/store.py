@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlin.run.storage.checked_json import opened, sealed
-from proxlin.run.storage.files import write_whole
+from proxlin.run.storage import without_checksum, dump_checked
+from proxlin.run.storage import write_whole
 
 FORMAT = 1  # of the files; a file of another format is not read
 
@@ -55,7 +55,7 @@ class Store:
 
     def write(self, name: str, record: Record) -> None:
         """Put the record into its file: write beside it, flush to the disk, rename."""
-        write_whole(self.path(name), sealed({"format": FORMAT, **_plain(record)}, indent=1))
+        write_whole(self.path(name), dump_checked({"format": FORMAT, **_plain(record)}, indent=1))
 
 
 def pack(theta: Tensor) -> str:
@@ -74,7 +74,7 @@ def _parse(content: bytes) -> Record:
         raise ValueError("not a record")
     if record.get("format") != FORMAT:
         raise ValueError(f"format {record.get('format')!r} instead of {FORMAT}")
-    body = opened(record)
+    body = without_checksum(record)
     if body is None:
         raise ValueError("its checksum is wrong")
     return body

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from proxlin.report.palette import MUTED, VARIABLES
-from proxlin.run.storage.files import write_whole
+from proxlin.run.storage import write_whole
 
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "http://www.w3.org/1999/xlink"

@@ -18,7 +18,7 @@ from proxlin.report.drawing import page_svg, svg_bytes, write_drawing
 from proxlin.report.palette import DARK, LIGHT
 from proxlin.report.parts import Picture, Report
 from proxlin.report.table import Figures, numeric_columns, plain, sort_value
-from proxlin.run.storage.files import write_whole
+from proxlin.run.storage import write_whole
 
 _SMALLEST = 0.7  # of its natural size: a wide drawing is not shown smaller but can be scrolled
 

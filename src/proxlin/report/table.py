@@ -13,7 +13,7 @@ import pandas as pd
 
 from proxlin._checks import check_choice
 from proxlin.errors import InvalidInputError
-from proxlin.run.storage.files import write_whole
+from proxlin.run.storage import write_whole
 
 _EMPTY = "–"
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*\.?\d*|\.\d+)(e[-+]?\d+)?(?=$|[\s%/)])", re.IGNORECASE)

@@ -9,21 +9,26 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from proxlin._checks import check_choice, check_count, check_positive
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods import Method, method_named
 from proxlin.methods.contract import Budget, Status
+from proxlin.methods.subproblem import ADMM
+from proxlin.methods.subproblem.convex_model import ConvexModel
+from proxlin.methods.subproblem.metric import Euclidean
 from proxlin.problem import Problem
 from proxlin.problem.parallel import check_same_call, clock_of, interrupted_together
+from proxlin.problem.rows import evenly_spread
 from proxlin.run.checkpoint import Checkpoints, as_checkpoints, keeper_for, owner_of
 from proxlin.run.held_out import HeldOut
-from proxlin.run.loop import Run
-from proxlin.run.progress import Callback, Progress
-from proxlin.run.result import Result
-from proxlin.run.stationarity import sampled_stationarity
+from proxlin.run.loop import check_callbacks
+from proxlin.run.method_run import GRADIENT, MethodRun
+from proxlin.run.result import Callback, Certificate, Progress, Result
 
 _SECONDS = 60.0  # where nothing else is said
+_MODEL_SOLVER = ADMM(max_steps=1000, tolerance=1e-4)
 _POLISHED = (Status.TIME, Status.ITERATIONS, Status.NO_DECREASE)  # ends that leave more to do
 
 
@@ -53,8 +58,8 @@ def minimize(
         `max_iter` is given: runs with the same seed and only `max_iter` give the same bits. With
         `max_seconds=None` and no `max_iter` a run ends when it stops making progress.
     tol
-        Converged when the measured stationarity h ||theta - minimiser of the model at theta|| is at
-        most this, in the units of a gradient of the loss; needs a method that measures it.
+        Converged when the stationarity h ||theta - minimiser of the model at theta|| is at most
+        this, in the units of a gradient of the loss; needs a method that measures it.
     callbacks
         Called with a `Progress` after each evaluation; returning True stops the run.
     keep_start
@@ -64,7 +69,7 @@ def minimize(
         solves its convex model exactly, lowers the full objective, and measures the stationarity.
     stationarity_rows
         Measure the stationarity of the returned point on so many rows, evenly spread, if the method
-        has not; `result.stationarity_rows` says on how many it was.
+        has not; `result.certificate` has it.
     held_out
         Rows kept out of training, in the form of the problem's data. The point with the lowest
         median loss on them is returned, and the run ends when it has taken three times the steps
@@ -103,7 +108,7 @@ def minimize(
             "polish lowers the objective from the best point, which held_out keeps from being the"
             " goal; give one of the two."
         )
-    told = _check_callbacks(callbacks)
+    functions = check_callbacks(callbacks)
     check_same_call(problem.communicator, _described(problem, settings, held_out, checkpoint))
     limit, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
         (_seconds(max_seconds, max_iter), max_iter, tol, seed, polish, stationarity_rows)
@@ -116,35 +121,45 @@ def minimize(
         owner = owner_of(problem, settings, seed, kept_out)
         keeper = keeper_for(as_checkpoints(checkpoint), owner, problem.communicator)
     budget = Budget(limit, max_iter, clock)
-    run = Run(problem, settings, budget, tol, told, held_out=judge, keeper=keeper)
+    run = MethodRun(problem, settings, budget, tol, functions, held_out=judge, keeper=keeper)
     with _flushed_denormals(), interrupted_together(clock):
         with keeper or nullcontext():
             result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
         if polish and result.status in _POLISHED:
-            exact = Run(problem, method_named("mbo-admm"), Budget(None, polish, clock), tol, told)
+            exact = MethodRun(
+                problem, method_named("mbo-admm"), Budget(None, polish, clock), tol, functions
+            )
             finer = exact.carry_out(torch.Generator().manual_seed(seed), keep_start=False)
             result = result.continued(finer)
-        if stationarity_rows is not None and result.stationarity is None:
-            value = sampled_stationarity(problem, result.theta, stationarity_rows)
-            rows = min(stationarity_rows, problem.n_rows)
-            result = replace(result, stationarity=value, stationarity_rows=rows)
+        if stationarity_rows is not None and result.certificate is None:
+            certificate = sampled_stationarity(problem, result.theta, stationarity_rows)
+            result = replace(result, certificate=certificate)
     return result
 
 
-def _check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    several = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
-    if not all(map(callable, several)):
-        raise InvalidInputError(
-            f"callbacks must be functions in a list or tuple, such as [watch]; got {callbacks!r}."
-        )
-    return several
+def sampled_stationarity(
+    problem: Problem, theta: Tensor, rows: int, *, max_seconds: float | None = None
+) -> Certificate | None:
+    """h ||theta - argmin of the model at theta|| with h = 1, on `rows` rows evenly spread.
+
+    None if the model was not solved in the time. On a sample this is a measure of the sample's
+    objective: it stays above zero at a minimiser of the full one, by the scatter of the rows.
+    """
+    index = evenly_spread(problem.n_rows, rows)
+    model = ConvexModel(problem.restricted(index), theta, Euclidean())
+    clock = clock_of(problem.communicator)
+    solved = _MODEL_SOLVER.solve(model, deadline=Budget(max_seconds, None, clock))
+    if not solved.converged:
+        return None
+    value = float(torch.linalg.vector_norm(solved.theta - theta))
+    return Certificate("stationarity", value, GRADIENT, len(index))
 
 
-def _seconds(told: float | str | None, max_iter: int | None) -> float | None:
+def _seconds(limit: float | str | None, max_iter: int | None) -> float | None:
     """The limit of time; by default there is one only where there is no other."""
-    if not isinstance(told, str):
-        return told
-    check_choice("max_seconds", told, ("auto",))
+    if not isinstance(limit, str):
+        return limit
+    check_choice("max_seconds", limit, ("auto",))
     return _SECONDS if max_iter is None else None
 
 
@@ -153,8 +168,8 @@ def _described(problem: Problem, method: Method, held_out: Any, checkpoint: Any)
     shapes = dict(zip(problem.layout.names, problem.layout.shapes, strict=True))
     rows = "no held-out rows" if held_out is None else "held-out rows"
     keeps = "no checkpoint" if checkpoint is None else "a checkpoint"
-    told = (f"p={problem.p!r}", problem.penalty.describe(), repr(method), rows, keeps)
-    return f"{', '.join(told)}, parameters {shapes}"
+    parts = (f"p={problem.p!r}", problem.penalty.describe(), repr(method), rows, keeps)
+    return f"{', '.join(parts)}, parameters {shapes}"
 
 
 def _check_method(method: Any) -> Method:

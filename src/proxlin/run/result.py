@@ -1,9 +1,10 @@
-"""What a run leaves behind: History, Result."""
+"""What a run tells while it goes on and leaves behind: Certificate, Progress, History, Result."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
@@ -11,6 +12,42 @@ from proxlin.methods.contract import Status
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A measured bound on how far a point is from where it should be.
+
+    A duality gap is at most so much above the least objective there is. A stationarity is 0 at
+    points that the method cannot improve; for `minimize` it is h ||theta - minimiser of the convex
+    model at theta||, the length of a gradient.
+    """
+
+    kind: Literal["duality gap", "stationarity"]
+    value: float
+    relative_to: str  # what 1 would be
+    rows: int  # on which it was measured
+    steps_since: int = 0  # steps from the point that was measured to the one returned
+
+    def __str__(self) -> str:
+        since = f", {self.steps_since} step(s) before" if self.steps_since else ""
+        return f"{self.kind} {self.value:.3g} on {self.rows:,} rows{since}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each evaluation of the full objective."""
+
+    iteration: int
+    seconds: float
+    objective: float  # at the point just evaluated
+    best: float  # lowest so far
+    certificate: Certificate | None
+    share: float  # of the budget used, in [0, 1]
+    theta: Tensor  # (d,) the point just evaluated; do not change it
+
+
+Callback = Callable[[Progress], bool | None]
 
 
 @dataclass
@@ -30,32 +67,32 @@ class History:
         return pd.DataFrame(self.records)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
-    """The outcome of `minimize`. The module of the problem holds the same parameters as `theta`."""
+    """The outcome of a run. After `minimize` the module holds the same parameters as `theta`."""
 
     status: Status
     objective: float  # full objective at theta, never an estimate
-    stationarity: float | None  # h * ||theta - minimiser of its model||, last measured; or None
+    certificate: Certificate | None  # what is proven about theta, None if nothing was measured
     seconds: float
     iterations: int
     history: History
     theta: Tensor  # (d,) the best point seen
-    stationarity_rows: int | None = None  # rows on which it was measured
     start: Tensor | None = None  # (d,) where the run began, only if asked for
     remarks: tuple[str, ...] = ()  # what the run had to change or leave out, one sentence each
 
     def continued(self, later: Result) -> Result:
         """This run and one that began where it ended, as one."""
-        history = History([*self.history.records])
-        for record in later.history.records:
-            moved = {"iteration": self.iterations, "seconds": self.seconds}
-            history.add({key: value + moved.get(key, 0) for key, value in record.items()})
+        offsets = {"iteration": self.iterations, "seconds": self.seconds}
+        records = [
+            {key: value + offsets.get(key, 0) for key, value in record.items()}
+            for record in later.history.records
+        ]
         return replace(
             later,
             seconds=self.seconds + later.seconds,
             iterations=self.iterations + later.iterations,
-            history=history,
+            history=History([*self.history.records, *records]),
             start=self.start,
             remarks=tuple(dict.fromkeys(self.remarks + later.remarks)),
         )
@@ -64,7 +101,6 @@ class Result:
         parts = [
             f"objective {self.objective:.6g} after {self.iterations} steps, {self.seconds:.1f} s"
         ]
-        if self.stationarity is not None:
-            rows = "" if self.stationarity_rows is None else f" on {self.stationarity_rows:,} rows"
-            parts.append(f"stationarity {self.stationarity:.3g}{rows}")
+        if self.certificate is not None:
+            parts.append(str(self.certificate))
         return "; ".join([*parts, str(self.status), *self.remarks])

@@ -12,7 +12,7 @@ from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import check_output, show_table, write_table
 from proxlin.errors import InvalidInputError
 from proxlin.report import Figures, Table
-from proxlin.run.progress import Progress
+from proxlin.run.result import Progress
 
 PRINTS = """
 import pandas as pd

@@ -11,7 +11,7 @@ import pytest
 
 from proxlin.paper.catalog import exhibit
 from proxlin.paper.reproduce import reproduce as carry_out
-from proxlin.run.storage.lock import locked
+from proxlin.run.storage import locked
 
 SMALL = (
     *("reproduce", "table1", "--datasets", "digits", "--rows", "80", "--steps", "25"),

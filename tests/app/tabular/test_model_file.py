@@ -17,7 +17,7 @@ from proxlin.app.tabular import FitSettings, RawTable, fit_table, load_model, sa
 from proxlin.app.tabular.model_file import model_files
 from proxlin.app.tabular.model_folder import check_destination, write_folder
 from proxlin.errors import InvalidInputError
-from proxlin.run.storage.lock import locked
+from proxlin.run.storage import locked
 from tests.app.tabular.houses import houses
 from tests.data.ways import unprivileged
 

@@ -70,7 +70,7 @@ def test_convergence_is_claimed_only_where_neither_factor_can_gain(p):
     assert objective.value(found.u, v.detach()) > value * (1 - 1e-4)
     short = factorize(cells, 3, norm, max_iter=1)
     assert short.result.status is Status.ITERATIONS
-    assert short.result.stationarity is None
+    assert short.result.certificate is None
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0])

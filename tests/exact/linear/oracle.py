@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlin.exact.linear import LinearSolution
+from proxlin.exact.linear import LinearResult
 from proxlin.prox import norm
 
 
@@ -65,6 +65,6 @@ def optimum(
     return float(problem.solve(solver=cp.CLARABEL, **accuracy))
 
 
-def mean_loss(x: Tensor, y: Tensor, solution: LinearSolution, p: float) -> float:
+def mean_loss(x: Tensor, y: Tensor, solution: LinearResult, p: float) -> float:
     """The unpenalised objective at the solution, written out."""
     return float(norm(x @ solution.coef + solution.intercept - y, p=p).mean())

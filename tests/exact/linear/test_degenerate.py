@@ -122,7 +122,7 @@ def test_result_carries_the_gap_and_the_history() -> None:
     solution = solve_linear(x, y, p=2)
     result = solution.result()
     assert result.status is Status.CONVERGED
-    assert result.stationarity == solution.gap <= 1e-8
+    assert result.certificate.value == solution.certificate.value <= 1e-8
     assert torch.equal(result.theta[:6].reshape(3, 2), solution.coef)
     frame = result.history.frame()
     assert frame["gap"].iloc[-1] <= 1e-8

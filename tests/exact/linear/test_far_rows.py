@@ -18,7 +18,7 @@ def test_far_rows_of_two_sizes_leave_a_proof(
     x[1] *= 1e4
     solution = solve_linear(x, y, p=p, regularizer=regularizer, max_iter=200)
     assert solution.status is Status.CONVERGED
-    assert solution.gap <= 1e-8
+    assert solution.certificate.value <= 1e-8
 
 
 @pytest.mark.parametrize("size", [1e9, 1e12])

@@ -14,7 +14,7 @@ def test_ridge_is_solved_to_a_proof(p: float | str, weight: float) -> None:
     x, y = planted(60, 400, 2)
     solution = solve_linear(x, y, p=p, regularizer=Ridge(weight), max_iter=100)
     assert solution.status is Status.CONVERGED
-    assert solution.gap <= 1e-8
+    assert solution.certificate.value <= 1e-8
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0])

@@ -138,9 +138,9 @@ def check_measures_equal_one_process(group):
         torch.testing.assert_close(problem.row_losses(theta), one.row_losses(theta))
         assert problem.restricted(index).objective(theta) == pytest.approx(part.objective(theta))
         options = {"max_seconds": None, "max_iter": 1, "stationarity_rows": 20}
-        found = minimize(problem, Adam(batch_size=8), **options).stationarity
+        found = minimize(problem, Adam(batch_size=8), **options).certificate.value
         with alone():
-            expected = minimize(by_one(1.5), Adam(batch_size=8), **options).stationarity
+            expected = minimize(by_one(1.5), Adam(batch_size=8), **options).certificate.value
         assert found == pytest.approx(expected, rel=1e-5)
 
 

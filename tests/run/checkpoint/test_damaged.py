@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxlin import Adam, Checkpoints, Ridge, minimize
 from proxlin.errors import CheckpointError
 from proxlin.run.checkpoint.folder import FORMAT, Shelf
-from proxlin.run.storage.checked_json import opened, sealed
+from proxlin.run.storage import without_checksum, dump_checked
 from tests.run.checkpoint.conftest import waiting
 from tests.run.checkpoint.runs import CrashError, problem, run, timeless
 
@@ -56,8 +56,8 @@ def foreign(path):
 
 
 def newer(path):
-    content = opened(json.loads(path.read_bytes())) | {"format": FORMAT + 1}
-    path.write_bytes(sealed(content))
+    content = without_checksum(json.loads(path.read_bytes())) | {"format": FORMAT + 1}
+    path.write_bytes(dump_checked(content))
 
 
 DAMAGE = [

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from proxlin.run.storage.files import clear_parts, write_whole
+from proxlin.run.storage import clear_parts, write_whole
 
 
 def test_the_file_is_replaced_and_nothing_stays_beside_it(tmp_path):

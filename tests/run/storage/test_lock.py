@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from proxlin.errors import InvalidInputError
-from proxlin.run.storage.lock import locked
+from proxlin.run.storage import locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from proxlin.run.storage.lock import locked
+from proxlin.run.storage import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

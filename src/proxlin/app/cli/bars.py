@@ -20,8 +20,8 @@ from rich.progress import (
 )
 
 from proxlin.app.cli.terminal import console
-from proxlin.run.progress import Callback
-from proxlin.run.progress import Progress as TrainingProgress
+from proxlin.run.result import Callback
+from proxlin.run.result import Progress as TrainingProgress
 
 _POLL = 0.5  # seconds between two looks at the notes of other processes
 

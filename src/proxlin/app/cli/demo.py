@@ -28,8 +28,8 @@ from proxlin.paper.demo import (
     trace_shares,
 )
 from proxlin.report import write_report, write_tables
-from proxlin.run.progress import Callback
-from proxlin.run.progress import Progress as TrainingProgress
+from proxlin.run.result import Callback
+from proxlin.run.result import Progress as TrainingProgress
 
 _SHARE_OF_TIME = 0.4  # of the training time of a net that is shown, for each net of the curve
 

@@ -17,7 +17,7 @@ from proxlin.app.tabular.write import as_csv
 from proxlin.errors import InvalidInputError
 from proxlin.report import Field, Figures, Table
 from proxlin.report.table import numeric_columns, plain
-from proxlin.run.storage.files import write_whole
+from proxlin.run.storage import write_whole
 
 STDOUT = Path("-")
 

@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from proxlin.run.progress import Progress as TrainingProgress
+from proxlin.run.result import Progress as TrainingProgress
 
 console = Console()
 

@@ -23,7 +23,7 @@ from proxlin.app.tabular.fit_settings import FitSettings
 from proxlin.app.tabular.model import TableModel, bounded
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.state import estimator_state, restore_estimator
-from proxlin.run.progress import Callback
+from proxlin.run.result import Callback
 
 RowNumbers = NDArray[np.intp]
 Tell = Callable[[str], None]

@@ -21,7 +21,7 @@ from proxlin.app.tabular.numbers import Reading
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import estimator_state, restore_estimator
-from proxlin.run.storage.checked_json import digest, opened, sealed
+from proxlin.run.storage import digest, without_checksum, dump_checked
 
 FORMAT = 1  # of the folder; one of a later format is not read
 
@@ -79,7 +79,7 @@ def model_files(model: TableModel) -> dict[str, bytes]:
         "facts": model.facts,
         "arrays": digest(content),
     }
-    return {MODEL: sealed(header, indent=1), ARRAYS: content}
+    return {MODEL: dump_checked(header, indent=1), ARRAYS: content}
 
 
 def versions() -> dict[str, str]:
@@ -109,7 +109,7 @@ def _read_header(place: Path) -> dict[str, Any]:
             f"{place} has format {number} of proxlin {by}; this version reads up to {FORMAT}."
             " Update proxlin."
         )
-    body = opened(header)
+    body = without_checksum(header)
     if body is None:
         raise InvalidInputError(
             f"{place / MODEL} is damaged: its checksum is wrong. Train again, or copy the folder"

@@ -2,9 +2,8 @@
 
 from proxlin.exact.factorize.cells import Cells, check_known, check_size
 from proxlin.exact.factorize.embed import Embedding, embed
-from proxlin.exact.factorize.normal_form import normal_form
 from proxlin.exact.factorize.row_norm import RowNorm
-from proxlin.exact.factorize.run import Factors, check_rank, factorize
+from proxlin.exact.factorize.run import Factors, check_rank, factorize, normal_form
 from proxlin.exact.factorize.stream import Stream
 
 __all__ = [

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from proxlin.exact.factorize.cells import Cells
-from proxlin.exact.factorize.columns import column_norms, column_scales, scaled
+from proxlin.exact.factorize.cells import Cells, column_norms, column_scales, scaled
 from proxlin.exact.factorize.embed import embed
-from proxlin.exact.factorize.normal_form import normal_form
 from proxlin.exact.factorize.row_norm import RowNorm
-from proxlin.exact.factorize.run import MAX_SWEEPS, factorize
+from proxlin.exact.factorize.run import MAX_SWEEPS, factorize, normal_form
 from proxlin.exact.factorize.start import sample_rows
 from proxlin.exact.factorize.stream import Stream
 from proxlin.exact.factorize.sweep import ColumnEquations, Objective
 from proxlin.methods.contract import Budget, Status
-from proxlin.run.result import History, Result
+from proxlin.run.loop import Loop, check_callbacks
+from proxlin.run.result import Callback, History, Result
 
 _PASSES = 5
 _FIRST_ROWS = 5000  # that a run in batches begins with
 
 
 @dataclass(frozen=True)
-class Rows:
+class EmbeddedRows:
     """Embeddings of rows, and how badly they fit."""
 
     u: Tensor  # (n, r)
@@ -46,13 +47,14 @@ class Fit:
     size: float  # a typical norm of a row
 
 
-def embed_rows(cells: Cells, v: Tensor, norm: RowNorm, scales: Tensor | None) -> Rows:
+def embed_rows(cells: Cells, v: Tensor, norm: RowNorm, scales: Tensor | None) -> EmbeddedRows:
     """Embeddings of rows with the basis fixed; columns are weighted if `scales` are given."""
     if scales is None:
-        found = embed(cells, v, norm)
+        embedding = embed(cells, v, norm)
     else:
-        found = embed(scaled(cells, scales), v * scales.to(v), norm)
-    return Rows(found.u, full_norms(cells, found.u, v, norm), int(found.unsolved.sum()))
+        embedding = embed(scaled(cells, scales), v * scales.to(v), norm)
+    norms = full_norms(cells, embedding.u, v, norm)
+    return EmbeddedRows(embedding.u, norms, int(embedding.unsolved.sum()))
 
 
 def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:
@@ -71,99 +73,65 @@ def fit_table(
     norm: RowNorm,
     *,
     by_column: bool,
-    batch: int | None,
-    tol: float,
-    max_iter: int | None,
-    max_seconds: float | None,
-    seed: int,
+    batch: int | None = None,
+    tol: float = 1e-4,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    seed: int = 0,
+    callbacks: Iterable[Callback] = (),
 ) -> Fit:
     """A factorisation of the whole table: by sweeps, or in batches of rows if a size is given."""
-    if batch is None:
-        return fit_rows(
-            cells,
-            rank,
-            norm,
-            by_column=by_column,
-            tol=tol,
-            max_iter=max_iter,
-            max_seconds=max_seconds,
-            seed=seed,
-        )
-    return fit_batches(
-        cells,
-        rank,
-        norm,
-        by_column=by_column,
-        batch=batch,
-        max_iter=max_iter,
-        max_seconds=max_seconds,
-        seed=seed,
-    )
-
-
-def fit_rows(
-    cells: Cells,
-    rank: int,
-    norm: RowNorm,
-    *,
-    by_column: bool,
-    tol: float,
-    max_iter: int | None,
-    max_seconds: float | None,
-    seed: int,
-) -> Fit:
-    """A factorisation of the whole table by sweeps."""
-    found = factorize(
+    unlimited = max_iter is None and max_seconds is None
+    if batch is not None:
+        passes = _PASSES if unlimited else max_iter
+        loop = Loop(Budget(max_seconds, passes), check_callbacks(callbacks))
+        return _fit_batches(cells, rank, norm, loop, by_column=by_column, batch=batch, seed=seed)
+    factors = factorize(
         cells.transposed if by_column else cells,
         rank,
         norm,
         tol=tol,
-        max_iter=MAX_SWEEPS if max_iter is None and max_seconds is None else max_iter,
+        max_iter=MAX_SWEEPS if unlimited else max_iter,
         max_seconds=max_seconds,
         seed=seed,
+        callbacks=callbacks,
     )
+    u, v = factors.u, factors.v
     if by_column:
         u, v = normal_form(
-            found.v.T.contiguous(),
-            found.u.T.contiguous(),
-            alpha=0.0,
-            non_negative=norm.non_negative,
+            v.T.contiguous(), u.T.contiguous(), alpha=0.0, non_negative=norm.non_negative
         )
-    else:
-        u, v = found.u, found.v
-    return _finish(cells, u, v, norm, found.result, by_column=by_column)
+    return _finish(cells, u, v, norm, factors.result, by_column=by_column)
 
 
-def fit_batches(
+def _fit_batches(
     cells: Cells,
     rank: int,
     norm: RowNorm,
+    loop: Loop,
     *,
     by_column: bool,
     batch: int,
-    max_iter: int | None,
-    max_seconds: float | None,
     seed: int,
 ) -> Fit:
     """Passes of a stream over the rows in random order; the end is not measured."""
-    generator = torch.Generator().manual_seed(seed)
-    passes = _PASSES if max_iter is None and max_seconds is None else max_iter
-    budget = Budget(max_seconds, passes)
+    generator, budget = torch.Generator().manual_seed(seed), loop.budget
     n = len(cells.values)
     first = sample_rows(n, max(_FIRST_ROWS, 20 * rank), generator)
     stream = Stream.begin(
         cells if first is None else cells.rows(first), rank, norm, by_column=by_column, seed=seed
     )
-    history, status = History(), budget.exhausted()
-    while status is None:
+
+    def one_pass() -> None:
         for rows in torch.split(torch.randperm(n, generator=generator), batch):
             stream.update(cells.rows(rows.sort().values))
             if budget.expired():
                 break
         budget.iteration += 1
-        status = budget.exhausted()
+
+    status = loop.guarded(lambda: loop.run(one_pass))
     u = cells.values.new_zeros(n, rank)
-    result = Result(status, 0.0, None, budget.seconds, budget.iteration, history, stream.v)
+    result = _unmeasured(status, loop.budget.seconds, loop.budget.iteration, loop.history, stream)
     return _finish(cells, u, stream.v, norm, result, by_column=by_column)
 
 
@@ -187,10 +155,23 @@ def fit_stream(
         moved = Stream.begin(cells, rank, norm, by_column=by_column, seed=seed)
     u = moved.update(cells)
     seconds = time.perf_counter() - started
-    result = Result(
-        Status.ITERATIONS, 0.0, None, seconds, moved.chunks, History(), moved.v.flatten()
-    )
+    result = _unmeasured(Status.ITERATIONS, seconds, moved.chunks, History(), moved)
     return moved, _finish(cells, u, moved.v, norm, result, by_column=by_column)
+
+
+def _unmeasured(
+    status: Status, seconds: float, iterations: int, history: History, stream: Stream
+) -> Result:
+    """What is known of a stream before `_finish` evaluates it."""
+    return Result(
+        status=status,
+        objective=math.inf,
+        certificate=None,
+        seconds=seconds,
+        iterations=iterations,
+        history=history,
+        theta=stream.v.flatten(),
+    )
 
 
 def _finish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -12,12 +13,12 @@ from proxlin.errors import InvalidInputError
 from proxlin.exact.factorize.cells import Cells
 from proxlin.exact.factorize.embed import embed
 from proxlin.exact.factorize.measure import best_basis
-from proxlin.exact.factorize.normal_form import normal_form
 from proxlin.exact.factorize.row_norm import RowNorm
 from proxlin.exact.factorize.start import leading_directions, non_negative_parts, sample_rows
 from proxlin.exact.factorize.sweep import Objective, update_basis, update_rows
 from proxlin.methods.contract import Budget, Status
-from proxlin.run.result import History, Result
+from proxlin.run.loop import Loop, check_callbacks
+from proxlin.run.result import Callback, Certificate, Result
 
 MAX_SWEEPS = 300
 _SHRINK = 0.3  # of the floor under residuals, once sweeps at this floor gain little
@@ -25,6 +26,7 @@ _PATIENCE = 1e-2  # "little": this times floor over first scale, of the objectiv
 _SAMPLE = 1000  # rows that starts are compared on, or 20 times the rank
 _TRIAL_SWEEPS = 12  # for each start
 _CLIPS = (0.5, 1.0, 2.0)  # robust standard deviations that cells count for in a start
+_EITHER_FACTOR = "the objective: what either factor alone could gain, bounded by duality"
 _PAUSE = 5  # sweeps between two measurements of the stationarity
 
 
@@ -56,27 +58,33 @@ def factorize(
     max_seconds: float | None = None,
     seed: int = 0,
     start: Tensor | None = None,
+    callbacks: Iterable[Callback] = (),
 ) -> Factors:
     """argmin_{U, V} (1/n) sum_i ||known_i * (u_i V - x_i)||_p + alpha/2 (||U||^2/n + ||V||^2/m).
 
     Both factors are >= 0 if `norm.non_negative`. No sweep raises the objective. The run has
     converged when neither factor alone could lower the objective by more than `tol` of it, which
-    is measured by duality: `result.stationarity` is that share. The problem is not convex: this is
-    a stationary point, the best of several starts. `start` (r, m) replaces them.
+    is measured by duality: the certificate is that share. The problem is not convex: this is a
+    stationary point, the best of several starts. `start` (r, m) replaces them.
     """
     check_rank(rank, cells)
     check_positive("tol", tol)
-    budget = Budget(max_seconds, max_iter)
+    loop = Loop(Budget(max_seconds, max_iter), check_callbacks(callbacks))
     generator = torch.Generator().manual_seed(seed)
     objective = Objective(cells, norm)
     basis = robust_start(objective, rank, generator) if start is None else start.clone()
     state = first_state(objective, basis)
-    history = History()
-    _note(history, budget, state.value)
-    status, stationarity = _run(objective, state, budget, history, tol)
+    sweeps = _Sweeps(objective, state, loop, tol)
+    status = loop.guarded(lambda: sweeps.report() or loop.run(sweeps.advance))
     u, v = normal_form(state.u, state.v, alpha=norm.alpha, non_negative=norm.non_negative)
     result = Result(
-        status, state.value, stationarity, budget.seconds, budget.iteration, history, v.flatten()
+        status=status,
+        objective=state.value,
+        certificate=sweeps.certificate(),
+        seconds=loop.budget.seconds,
+        iterations=loop.budget.iteration,
+        history=loop.history,
+        theta=v.flatten(),
     )
     return Factors(u, v, result)
 
@@ -90,31 +98,55 @@ def check_rank(rank: int, cells: Cells) -> None:
         )
 
 
-def _run(
-    objective: Objective, state: _State, budget: Budget, history: History, tol: float
-) -> tuple[Status, float | None]:
-    scale = state.floor
-    lowest = scale * (1e-7 if state.u.dtype == torch.float64 else 1e-4)
-    stationarity, measured = None, 0
-    while (spent := budget.exhausted()) is None:
-        before = state.value
-        sweep(objective, state)
+class _Sweeps:
+    """Sweeps with a falling floor under the residuals, and measurements where they gain little."""
+
+    def __init__(self, objective: Objective, state: _State, loop: Loop, tol: float) -> None:
+        self.objective, self.state, self.loop, self.tol = objective, state, loop, tol
+        self.scale = state.floor
+        self.lowest = self.scale * (1e-7 if state.u.dtype == torch.float64 else 1e-4)
+        self.stationarity: float | None = None
+        self.measured = 0  # the sweep after which it was
+
+    def advance(self) -> Status | None:
+        """One sweep, and a measurement if it is time."""
+        state, budget, tol = self.state, self.loop.budget, self.tol
+        before, status = state.value, None
+        sweep(self.objective, state)
         budget.iteration += 1
         gain = (before - state.value) / max(before, torch.finfo(torch.float64).tiny)
-        if gain <= _PATIENCE * state.floor / scale:
-            state.floor = max(lowest, _SHRINK * state.floor)
-        still = gain <= 0 and state.floor == lowest
-        if still or (gain < 0.1 * tol and budget.iteration >= measured + _PAUSE):
-            measured = budget.iteration
-            stationarity = _measure(objective, state, max(lowest, 1e-3 * state.floor), tol)
-            if stationarity <= tol:
-                _note(history, budget, state.value, stationarity)
-                return Status.CONVERGED, stationarity
-            if still and state.value >= before:
-                _note(history, budget, state.value, stationarity)
-                return Status.NO_DECREASE, stationarity
-        _note(history, budget, state.value, stationarity if measured == budget.iteration else None)
-    return spent, stationarity
+        if gain <= _PATIENCE * state.floor / self.scale:
+            state.floor = max(self.lowest, _SHRINK * state.floor)
+        still = gain <= 0 and state.floor == self.lowest
+        if still or (gain < 0.1 * tol and budget.iteration >= self.measured + _PAUSE):
+            self.measured = budget.iteration
+            floor = max(self.lowest, 1e-3 * state.floor)
+            self.stationarity = _measure(self.objective, state, floor, tol)
+            if self.stationarity <= tol:
+                status = Status.CONVERGED
+            elif still and state.value >= before:
+                status = Status.NO_DECREASE
+        stopped = self.report()
+        return status or stopped
+
+    def certificate(self) -> Certificate | None:
+        """What was measured last, and how many sweeps ago."""
+        if self.stationarity is None:
+            return None
+        moved = self.stationarity > self.tol  # the basis goes on where it was not optimal
+        since = self.loop.budget.iteration - self.measured + int(moved)
+        rows = self.objective.shape[0]
+        return Certificate("stationarity", self.stationarity, _EITHER_FACTOR, rows, since)
+
+    def report(self) -> Status | None:
+        """Tell of the present point."""
+        certificate = self.certificate() if self.measured == self.loop.budget.iteration else None
+        return self.loop.report(
+            self.state.value,
+            self.state.v.flatten,
+            certificate=certificate,
+            details={"stationarity": certificate.value} if certificate else None,
+        )
 
 
 def sweep(objective: Objective, state: _State) -> None:
@@ -202,10 +234,43 @@ def _best(objective: Objective, starts: list[Tensor]) -> _State:
     return min(states, key=lambda state: state.value)
 
 
-def _note(
-    history: History, budget: Budget, value: float, stationarity: float | None = None
-) -> None:
-    record = {"iteration": budget.iteration, "seconds": budget.seconds, "objective": value}
-    if stationarity is not None:
-        record["stationarity"] = stationarity
-    history.add(record)
+def normal_form(u: Tensor, v: Tensor, *, alpha: float, non_negative: bool) -> tuple[Tensor, Tensor]:
+    """(U', V') with U' V' = U V and the same penalty, in a form that does not depend on the run.
+
+    Without a penalty components have unit length; free ones are orthonormal as well and ordered by
+    the spread of the embeddings along them, outlying rows counting no more than others. With a
+    penalty free components are only turned, until they are orthogonal, and non-negative ones stay.
+    """
+    if non_negative:
+        return (u, v) if alpha > 0 else _unit_length(u, v)
+    return _turned(u, v) if alpha > 0 else _orthonormal(u, v)
+
+
+def _unit_length(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    lengths = torch.linalg.vector_norm(v, dim=1)
+    lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
+    return u * lengths, v / lengths[:, None]
+
+
+def _orthonormal(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    basis, upper = torch.linalg.qr(v.T)  # V = upper^T basis^T
+    left, right = u @ upper.T, basis.T
+    lengths = torch.linalg.vector_norm(left, dim=1, keepdim=True)
+    limit = lengths.median().clamp(min=torch.finfo(u.dtype).tiny)
+    clipped = left * (limit / lengths.clamp(min=limit))
+    _, axes = torch.linalg.eigh(clipped.T @ clipped)
+    axes = axes.flip(1)
+    return _signed(left @ axes, axes.T @ right)
+
+
+def _turned(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    _, axes = torch.linalg.eigh(v @ v.T)
+    axes = axes.flip(1)
+    return _signed(u @ axes, axes.T @ v)
+
+
+def _signed(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest entry of each component positive."""
+    largest = v.gather(1, v.abs().argmax(1, keepdim=True))
+    signs = torch.where(largest < 0, -1.0, 1.0).to(v.dtype)
+    return u * signs.T, v * signs

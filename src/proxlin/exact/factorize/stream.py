@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlin.exact.factorize.cells import Cells
-from proxlin.exact.factorize.columns import column_norms, column_scales, scaled
+from proxlin.exact.factorize.cells import Cells, column_norms, column_scales, scaled
 from proxlin.exact.factorize.row_norm import RowNorm, known_part
 from proxlin.exact.factorize.run import factorize, first_state
 from proxlin.exact.factorize.sweep import ColumnEquations, Objective

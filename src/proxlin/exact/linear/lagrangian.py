@@ -1,4 +1,4 @@
-"""The augmented Lagrangian in theta, a convex function with Lipschitz gradient.
+"""The augmented Lagrangian in theta: a convex function, its gradient and generalised Hessian.
 
 phi(theta) = sum_i w_i envelope(Z theta - V + dual/rho)_i + 1/2 <Q theta, theta> + envelope of h
              + hold/2 ||theta - anchor||^2.
@@ -11,9 +11,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlin.exact.linear.coordinates import Coordinates
+from proxlin.exact.linear.coordinates import Coordinates, chunks
 from proxlin.exact.linear.losses import Loss
-from proxlin.exact.linear.penalties import Charge
+from proxlin.exact.linear.penalties import PenaltyHessian, ScaledPenalty
+
+_LARGEST = 1500  # unknowns of one dense system
+_COUPLED = 400  # unknowns beyond which products cost less than assembling coupled targets
+_SPARSE = 0.7  # share of the rows below which only those with curvature are gathered
+_PRODUCTS = 500  # steps of conjugate gradients
+_RETRIES = 10  # times that a system that is not positive definite is shifted further
 
 
 @dataclass
@@ -23,7 +29,7 @@ class Point:
     theta: Tensor  # (k, t)
     residual: Tensor  # (n, t) Z theta - V
     dual: Tensor  # (n, t) multipliers of the residuals over their row weight, in the dual ball
-    charge_dual: Tensor  # (m, t) multipliers of theta = c
+    penalty_dual: Tensor  # (m, t) multipliers of theta = c
 
 
 @dataclass(frozen=True)
@@ -32,17 +38,17 @@ class Lagrangian:
 
     where: Coordinates
     loss: Loss
-    charge: Charge
+    penalty: ScaledPenalty
     rho: float
     dual: Tensor  # (n, t)
-    charge_dual: Tensor  # (m, t)
+    penalty_dual: Tensor  # (m, t)
     hold: float  # weight of the proximal term, which keeps singular Newton systems away
     anchor: Tensor  # (k, t) theta when the multipliers were moved last
 
     @property
     def blocks(self) -> bool:
         """Whether the targets are problems of their own."""
-        rest = self.charge.rest
+        rest = self.penalty.rest
         return self.loss.separable and (rest is None or rest.separable)
 
     def rows_gradient(self, residual: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,14 +56,14 @@ class Lagrangian:
         v = residual if self.loss.smooth else torch.add(residual, self.dual, alpha=1.0 / self.rho)
         return v, self.loss.gradient(v, self.rho)
 
-    def charge_gradient(self, theta: Tensor) -> Tensor:
+    def penalty_gradient(self, theta: Tensor) -> Tensor:
         """Q theta + D on the charged rows, 0 on the others."""
         full = torch.zeros_like(theta)
-        m = self.charge.rows
+        m = self.penalty.rows
         if m:
-            full[:m] = self.charge.quadratic * theta[:m]
-            if self.charge.rest is not None:
-                full[:m] += self.charge.rest.split(theta[:m], self.charge_dual, self.rho)[1]
+            full[:m] = self.penalty.quadratic * theta[:m]
+            if self.penalty.rest is not None:
+                full[:m] += self.penalty.rest.split(theta[:m], self.penalty_dual, self.rho)[1]
         return full
 
     def gradient(self, theta: Tensor, rows: Tensor) -> Tensor:
@@ -66,10 +72,156 @@ class Lagrangian:
         return design.T @ (weights[:, None] * rows) + self.smooth_gradient(theta)
 
     def smooth_gradient(self, theta: Tensor) -> Tensor:
-        """What the charge and the proximal term add to the gradient."""
-        return self.charge_gradient(theta).add_(theta - self.anchor, alpha=self.hold)
+        """What the penalty and the proximal term add to the gradient."""
+        return self.penalty_gradient(theta).add_(theta - self.anchor, alpha=self.hold)
 
     def per_block(self, products: Tensor) -> Tensor:
         """Column sums: one for each target, or one for all."""
         sums = products.sum(0)
         return sums if self.blocks else sums.sum().reshape(1)
+
+
+class GeneralizedHessian:
+    """Z^T w (diag(a) - b b^T) Z + Q + the curvature of the rest, at one point."""
+
+    def __init__(self, phi: Lagrangian, theta: Tensor, v: Tensor, rows: Tensor) -> None:
+        self.phi, self.k, self.t = phi, theta.shape[0], theta.shape[1]
+        self.a, self.b = phi.loss.curvature(v, rows, phi.rho)
+        m, rest = phi.penalty.rows, phi.penalty.rest
+        self.penalty_hessian: PenaltyHessian | None = None
+        if m:
+            bend = rest.curvature(theta[:m], phi.penalty_dual, phi.rho) if rest else None
+            self.penalty_hessian = (
+                PenaltyHessian(phi.penalty.quadratic)
+                if bend is None
+                else PenaltyHessian(bend.diagonal + phi.penalty.quadratic, bend.rows, bend.matrix)
+            )
+
+    def solve(self, gradient: Tensor, accuracy: float) -> Tensor:
+        """(H + small I)^-1 gradient; the small part, and what CG leaves, fade with `accuracy`."""
+        blocks = self.phi.blocks
+        unknowns = self.k * (1 if blocks else self.t)
+        if unknowns > (_LARGEST if blocks else min(_COUPLED, _LARGEST)):
+            direction, solved = self._conjugate_gradients(gradient, accuracy)
+            if solved or unknowns > _LARGEST:
+                return direction
+        hessian = self.blocks() if blocks else self.matrix()[None]
+        flat = gradient.T.reshape(len(hessian), -1, 1)
+        diagonal = hessian.diagonal(dim1=1, dim2=2)
+        diagonal.add_(self.phi.hold)
+        # Relative to each unknown: a steep penalty must not freeze the others.
+        shift = diagonal.clamp(min=max(1e-8 * self.phi.rho, 1e-300)) * _slack(self.phi, accuracy)
+        for _ in range(_RETRIES):
+            shifted = hessian.clone()
+            shifted.diagonal(dim1=1, dim2=2).add_(shift)
+            factor, bad = torch.linalg.cholesky_ex(shifted)
+            if not bool(bad.any()):
+                break
+            shift = shift * 100.0
+        return torch.cholesky_solve(flat, factor).reshape(self.t, self.k).T
+
+    def blocks(self) -> Tensor:
+        """(t, k, k): the part that does not couple the targets."""
+        design, weights = self.phi.where.design, self.phi.where.weights
+        active = (self.a.squeeze(1) if self.t == 1 else self.a.amax(1)) > 0
+        index = active.nonzero().squeeze(1)
+        dense = len(index) >= _SPARSE * len(active)
+        blocks = design.new_zeros(self.t, self.k, self.k)
+        for part in chunks(len(active) if dense else len(index), 2 * self.k * self.t):
+            here = part if dense else index[part]
+            root = (self.a[here] * weights[here, None]).sqrt_()
+            if self.t == 1:
+                z = design[here] * root
+                blocks[0].addmm_(z.T, z)
+            else:
+                spread = root.T[:, :, None] * design[here]
+                blocks.baddbmm_(spread.transpose(1, 2), spread)
+        if self.penalty_hessian is not None:
+            m = len(self.penalty_hessian.diagonal)
+            blocks.diagonal(dim1=1, dim2=2)[:, :m] += self.penalty_hessian.diagonal.T
+        return blocks
+
+    def matrix(self) -> Tensor:
+        """(t k, t k), running through theta target by target."""
+        size = self.k * self.t
+        full = self.phi.where.design.new_zeros(size, size)
+        for j, block in enumerate(self.blocks()):
+            here = slice(j * self.k, (j + 1) * self.k)
+            full[here, here] = block
+        if self.b is not None:
+            roots = self.b * self.phi.where.weights.sqrt()[:, None]
+            for part in chunks(len(roots), 2 * size):
+                spread = roots[part, :, None] * self.phi.where.design[part, None, :]
+                spread = spread.reshape(len(spread), size)
+                full.addmm_(spread.T, spread, alpha=-1.0)
+        if self.penalty_hessian is not None:
+            m = len(self.penalty_hessian.diagonal)
+            place = torch.arange(size).reshape(self.t, self.k)[:, :m].T  # (m, t) in theta's order
+            if self.penalty_hessian.rows is not None:
+                outer = (
+                    self.penalty_hessian.rows[:, :, None] * self.penalty_hessian.rows[:, None, :]
+                )
+                full[place[:, :, None], place[:, None, :]] -= outer
+            if self.penalty_hessian.matrix is not None:
+                flat = place.reshape(-1)
+                full[flat[:, None], flat] += self.penalty_hessian.matrix
+        return full
+
+    def product(self, direction: Tensor) -> Tensor:
+        """H times a direction (k, t)."""
+        where = self.phi.where
+        change = where.design @ direction
+        bent = self.a * change
+        if self.b is not None:
+            bent -= self.b * (self.b * change).sum(1, keepdim=True)
+        product = where.design.T @ (bent * where.weights[:, None])
+        if self.penalty_hessian is not None:
+            m = len(self.penalty_hessian.diagonal)
+            product[:m] += self.penalty_hessian @ direction[:m]
+        return product
+
+    def _diagonal(self) -> Tensor:
+        where = self.phi.where
+        net = self.a if self.b is None else self.a - self.b.square()
+        net = net.clamp(min=0.0) * where.weights[:, None]
+        total = torch.zeros(self.k, self.t, dtype=net.dtype)
+        for part in chunks(len(net), self.k):
+            total += where.design[part].square().T @ net[part]
+        if self.penalty_hessian is not None:
+            m = len(self.penalty_hessian.diagonal)
+            total[:m] += self.penalty_hessian.diagonal
+            if self.penalty_hessian.rows is not None:
+                total[:m] -= self.penalty_hessian.rows.square()
+            if self.penalty_hessian.matrix is not None:
+                total[:m] += self.penalty_hessian.matrix.diagonal().reshape(m, self.t)
+        return total
+
+    def _conjugate_gradients(self, gradient: Tensor, accuracy: float) -> tuple[Tensor, bool]:
+        diagonal = self._diagonal()
+        top = max(float(diagonal.max()), 1e-8 * self.phi.rho, 1e-300)
+        shift = self.phi.hold + diagonal.clamp(min=1e-8 * top) * _slack(self.phi, accuracy)
+        scale = 1.0 / (diagonal.clamp(min=1e-8 * top) + shift)
+        x, r = torch.zeros_like(gradient), gradient.clone()
+        z = scale * r
+        d, rz = z.clone(), float((r * z).sum())
+        stop = min(1e-2, accuracy**0.5) ** 2 * rz
+        for _ in range(_PRODUCTS):
+            hd = self.product(d) + shift * d
+            bent = float((d * hd).sum())
+            if not bent > 0.0 or rz <= stop:
+                return x, True
+            step = rz / bent
+            x += step * d
+            r -= step * hd
+            z = scale * r
+            before, rz = rz, float((r * z).sum())
+            d = z + (rz / before) * d
+        return x, False
+
+
+def _slack(phi: Lagrangian, accuracy: float) -> float:
+    """The share of its diagonal that is added to a system, next to what the proximal term adds.
+
+    Without that term it fades with the gradient.
+    """
+    return 1e-15 if phi.hold else 1e-12 + min(1e-4, 1e-3 * accuracy)

@@ -9,18 +9,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlin.exact.linear.certificate import Certificate, certify
 from proxlin.exact.linear.coordinates import Coordinates
+from proxlin.exact.linear.duality_gap import DualityGap, duality_gap
 from proxlin.exact.linear.lagrangian import Lagrangian, Point
 from proxlin.exact.linear.losses import Loss
 from proxlin.exact.linear.newton import descend
-from proxlin.exact.linear.penalties import Charge
-from proxlin.methods.contract import Budget, Status
+from proxlin.exact.linear.penalties import ScaledPenalty
+from proxlin.methods.contract import Status
 from proxlin.prox import norm
-from proxlin.run.result import History
+from proxlin.run.loop import Loop
+from proxlin.run.result import Certificate
 
 _LOG = logging.getLogger("proxlin")
 
+OBJECTIVE = "the objective"  # what gaps are relative to
 FLOOR = 1e-4  # share of the null model's loss below which a fit counts as exact
 # Newton steps that one rho took at most, and by how much rho may grow then.
 _GROWTH = ((6, 5.0), (10, 2.5), (18, 1.0), (math.inf, 0.3))
@@ -32,7 +34,7 @@ _INNER = 30  # Newton steps for one rho
 
 
 @dataclass
-class Best:
+class Incumbent:
     """The best feasible point and bound seen, in scaled units, target by target if they part."""
 
     theta: Tensor  # (k, t)
@@ -41,12 +43,12 @@ class Best:
     null: Tensor  # (t,) or (1,) loss of the null model
     dual: Tensor  # (n, t) the dual point of the bound
 
-    def see(self, seen: Certificate) -> None:
+    def update(self, new: DualityGap) -> None:
         """Keep what is better."""
-        self.theta = torch.where(seen.value < self.value, seen.theta, self.theta)
-        self.value = torch.minimum(self.value, seen.value)
-        self.dual = torch.where(seen.bound > self.bound, seen.dual, self.dual)
-        self.bound = torch.maximum(self.bound, seen.bound)
+        self.theta = torch.where(new.value < self.value, new.theta, self.theta)
+        self.value = torch.minimum(self.value, new.value)
+        self.dual = torch.where(new.bound > self.bound, new.dual, self.dual)
+        self.bound = torch.maximum(self.bound, new.bound)
 
     @property
     def gap(self) -> float:
@@ -55,87 +57,103 @@ class Best:
         return float(((self.value - self.bound) / base).max())
 
 
-def solve_scaled(
-    where: Coordinates,
-    loss: Loss,
-    charge: Charge,
-    start: Tensor,
-    *,
-    unit: Tensor,
-    tol: float,
-    budget: Budget,
-    history: History,
-    known: Certificate | None = None,
-) -> tuple[Best, Status]:
-    """Minimise the scaled problem from `start` (k, t) until the relative gap is at most tol.
+class Multipliers:
+    """Minimises the scaled problem from `start` (k, t) until the relative gap is at most tol."""
 
-    `known` is a point that need not be beaten if it is optimal.
-    """
-    residual = where.design @ start - where.target
-    point = Point(start, residual, torch.zeros_like(residual), torch.zeros_like(charge.quadratic))
-    # A start that fits the rows exactly says nothing about the size of the residuals to come.
-    rho = 1.0 / max(_typical(residual), _NEAREST * _typical(where.target))
-    steepest, hold = _STEEPEST * rho, _HOLD * rho if charge.rows else 0.0
-    phi = Lagrangian(where, loss, charge, rho, point.dual, point.charge_dual, hold, start)
-    null = loss.value(-where.target, where.weights)
-    null, unit = (null, unit) if phi.blocks else (null.sum().reshape(1), unit[:1])
-    infinite = torch.full_like(null, math.inf)
-    best = Best(start, infinite, torch.zeros_like(null), null, point.dual)
-    if known is not None:
-        best.see(known)
-        if best.gap <= tol:
-            _record(history, budget, best, unit, phi.rho)
-            return best, Status.CONVERGED
-    smallest, waited, inner_tol = math.inf, 0, 1e-3
-    while True:
+    def __init__(
+        self,
+        where: Coordinates,
+        loss: Loss,
+        penalty: ScaledPenalty,
+        start: Tensor,
+        *,
+        unit: Tensor,
+        tol: float,
+    ) -> None:
+        residual = where.design @ start - where.target
+        self.tol = tol
+        self.point = Point(
+            start, residual, torch.zeros_like(residual), torch.zeros_like(penalty.quadratic)
+        )
+        # A start that fits the rows exactly says nothing about the size of the residuals to come.
+        rho = 1.0 / max(_typical(residual), _NEAREST * _typical(where.target))
+        hold = _HOLD * rho if penalty.rows else 0.0
+        self.phi = Lagrangian(
+            where, loss, penalty, rho, self.point.dual, self.point.penalty_dual, hold, start
+        )
+        self.steepest = _STEEPEST * rho
+        constant = loss.value(-where.target, where.weights)
+        self.unit = unit
+        if not self.phi.blocks:
+            constant, self.unit = constant.sum().reshape(1), unit[:1]
+        infinite = torch.full_like(constant, math.inf)
+        self.best = Incumbent(
+            start, infinite, torch.zeros_like(constant), constant, self.point.dual
+        )
+        self.smallest, self.waited, self.inner_tol = math.inf, 0, 1e-3
+
+    def run(self, loop: Loop) -> Status:
+        """Raise rho until the gap, the budget or one of the callbacks ends it."""
+        if self.best.gap <= self.tol:
+            return self._report(loop) or Status.CONVERGED
+        return loop.run(lambda: self._advance(loop), at_least_once=True)
+
+    def _advance(self, loop: Loop) -> Status | None:
+        """Minimise phi, measure the gap, move the multipliers."""
+        phi, point, best, budget = self.phi, self.point, self.best, loop.budget
         left = _INNER if budget.max_iter is None else budget.max_iter - budget.iteration
-        most = min(_INNER, left)
-        steps, missing = descend(phi, point, tol=inner_tol, max_steps=most, budget=budget)
+        steps, missing = descend(
+            phi, point, tol=self.inner_tol, max_steps=min(_INNER, left), budget=budget
+        )
         budget.iteration += steps
         # Before the residual is computed afresh: its rounding, times rho, would be in the dual.
         point.dual = phi.rows_gradient(point.residual)[1]
-        point.residual = where.design @ point.theta - where.target
-        best.see(certify(phi, point, point.dual))
+        point.residual = phi.where.design @ point.theta - phi.where.target
+        best.update(duality_gap(phi, point, point.dual))
         gap = best.gap
-        _record(history, budget, best, unit, phi.rho)
+        stopped = self._report(loop)
         _LOG.debug("rho %.2e steps %d gradient %.1e gap %.2e", phi.rho, steps, missing, gap)
-        waited = 0 if gap < 0.9 * smallest else waited + 1
-        smallest = min(smallest, gap)
-        status = _verdict(gap, tol, missing, waited, budget)
-        if status is not None:
-            return best, status
-        if charge.rest is not None:
-            theta = point.theta[: charge.rows]
-            point.charge_dual = charge.rest.split(theta, phi.charge_dual, phi.rho)[1]
+        self.waited = 0 if gap < 0.9 * self.smallest else self.waited + 1
+        self.smallest = min(self.smallest, gap)
+        if gap <= self.tol:
+            return Status.CONVERGED
+        if not math.isfinite(missing):
+            return Status.NON_FINITE
+        status = stopped or budget.exhausted()
+        if status is None and self.waited >= _PATIENCE:
+            status = Status.NO_DECREASE
+        if status is None:
+            self._raise_rho(steps, gap)
+        return status
+
+    def _raise_rho(self, steps: int, gap: float) -> None:
+        phi, point = self.phi, self.point
+        if phi.penalty.rest is not None:
+            theta = point.theta[: phi.penalty.rows]
+            point.penalty_dual = phi.penalty.rest.split(theta, phi.penalty_dual, phi.rho)[1]
         # Gradients shrink with the objective: where no step was due the tolerance is too loose.
-        inner_tol = max(min(inner_tol if steps else 1e-2 * inner_tol, 1e-2 * gap), 1e-15)
+        tighter = self.inner_tol if steps else 1e-2 * self.inner_tol
+        self.inner_tol = max(min(tighter, 1e-2 * gap), 1e-15)
         growth = next(factor for most, factor in _GROWTH if steps <= most)
-        rho, hold = min(phi.rho * growth, steepest), phi.hold / growth
-        phi = Lagrangian(where, loss, charge, rho, point.dual, point.charge_dual, hold, point.theta)
+        self.phi = Lagrangian(
+            phi.where,
+            phi.loss,
+            phi.penalty,
+            min(phi.rho * growth, self.steepest),
+            point.dual,
+            point.penalty_dual,
+            phi.hold / growth,
+            point.theta,
+        )
 
-
-def _record(history: History, budget: Budget, best: Best, unit: Tensor, rho: float) -> None:
-    history.add(
-        {
-            "iteration": float(budget.iteration),
-            "seconds": budget.seconds,
-            "objective": float((unit * best.value).sum()),
-            "gap": best.gap,
-            "rho": rho,
-        }
-    )
-
-
-def _verdict(gap: float, tol: float, missing: float, waited: int, budget: Budget) -> Status | None:
-    """Why to stop now, if so."""
-    if gap <= tol:
-        return Status.CONVERGED
-    if not math.isfinite(missing):
-        return Status.NON_FINITE
-    spent = budget.exhausted()
-    if spent is not None:
-        return spent
-    return Status.NO_DECREASE if waited >= _PATIENCE else None
+    def _report(self, loop: Loop) -> Status | None:
+        best, where = self.best, self.phi.where
+        return loop.report(
+            float((self.unit * best.value).sum()),
+            lambda: torch.cat([part.reshape(-1) for part in where.unscale(best.theta)]),
+            certificate=Certificate("duality gap", best.gap, OBJECTIVE, len(where.weights)),
+            details={"gap": best.gap, "rho": self.phi.rho},
+        )
 
 
 def _typical(residual: Tensor) -> float:

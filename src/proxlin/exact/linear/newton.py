@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from proxlin.exact.linear.curvature import Curvature
-from proxlin.exact.linear.lagrangian import Lagrangian, Point
+from proxlin.exact.linear.lagrangian import GeneralizedHessian, Lagrangian, Point
 from proxlin.methods.contract import Budget
 
 _SLOPE = 0.5  # a step is long enough when the slope along it has fallen to this share
@@ -33,7 +32,7 @@ def descend(
         spent = step >= max_steps or budget.expired()
         if size <= tol or stuck or spent or not math.isfinite(size):
             return step, size
-        direction = -Curvature(phi, point.theta, v, rows).solve(gradient, size)
+        direction = -GeneralizedHessian(phi, point.theta, v, rows).solve(gradient, size)
         change = phi.where.design @ direction
         start = phi.per_block(gradient * direction)
         alpha = _step_length(phi, point, direction, change, start)
@@ -56,7 +55,7 @@ def _step_length(
     for _ in range(_TRIALS):
         _, rows = phi.rows_gradient(point.residual + alpha * change)
         slope = phi.per_block(rows * weighted)
-        if phi.charge.rows or phi.hold:
+        if phi.penalty.rows or phi.hold:
             theta = point.theta + alpha * direction
             slope = slope + phi.per_block(phi.smooth_gradient(theta) * direction)
         done = (slope.abs() <= _SLOPE * start.abs()) | (start >= 0)

@@ -21,7 +21,7 @@ from proxlin.terms.pieces import Coupled, Piece, Separable, Space
 
 
 @dataclass(frozen=True)
-class Bend:
+class PenaltyHessian:
     """A generalised Hessian on (m, t): diag(diagonal) - sum_i rows_i rows_i^T + matrix."""
 
     diagonal: Tensor  # (m, t)
@@ -38,7 +38,7 @@ class Bend:
         return product
 
 
-class Rest(Protocol):
+class SplitPenalty(Protocol):
     """h(theta), convex, on the penalised rows of theta (m, t)."""
 
     separable: bool
@@ -46,7 +46,7 @@ class Rest(Protocol):
     def split(self, theta: Tensor, dual: Tensor, rho: float) -> tuple[Tensor, Tensor]:
         """The minimiser c of the envelope, and the envelope's gradient D."""
 
-    def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> Bend:
+    def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> PenaltyHessian:
         """Generalised Hessian of the envelope."""
 
     def value(self, c: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class Rest(Protocol):
 
 
 @dataclass(frozen=True)
-class Separate:
+class EntrywisePenalty:
     """sum_ij l1_ij |c_ij|, low_ij <= c_ij <= high_ij."""
 
     l1: Tensor
@@ -72,11 +72,11 @@ class Separate:
         c = torch.minimum(torch.maximum(v - v.clamp(-step, step), self.low), self.high)
         return c, rho * (v - c)
 
-    def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> Bend:
+    def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> PenaltyHessian:
         """Rho where c does not move with theta, else 0."""
         c, _ = self.split(theta, dual, rho)
         kink = (c == 0) & (self.l1 > 0)
-        return Bend(rho * (kink | (c == self.low) | (c == self.high)).to(theta.dtype))
+        return PenaltyHessian(rho * (kink | (c == self.low) | (c == self.high)).to(theta.dtype))
 
     def value(self, c: Tensor) -> Tensor:
         """sum_i l1_ij |c_ij|."""
@@ -92,7 +92,7 @@ class Separate:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowGroups:
     """sum_i weight_i ||c_i||_2 over the rows of c."""
 
     weight: Tensor  # (m,)
@@ -104,7 +104,7 @@ class Rows:
         c = prox_norm(v, p=2, step=self.weight / rho)
         return c, rho * (v - c)
 
-    def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> Bend:
+    def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> PenaltyHessian:
         """Rho at rows that are zero, rho s/|v| (I - v v^T/|v|^2) at the others, s = weight/rho."""
         v = theta + dual / rho
         length = norm(v, p=2)
@@ -112,7 +112,7 @@ class Rows:
         length = torch.where(zero, 1.0, length)
         share = torch.where(zero, rho, self.weight / length)[:, None]
         along = torch.where(zero, 0.0, (self.weight / length).sqrt() / length)[:, None]
-        return Bend(share.expand_as(v), along * v)
+        return PenaltyHessian(share.expand_as(v), along * v)
 
     def value(self, c: Tensor) -> Tensor:
         """The weighted l2,1 norm."""
@@ -124,7 +124,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class General:
+class AnyPenalty:
     """h(S theta) / unit for any `Penalty` h on the coefficients B = S theta."""
 
     penalty: Penalty
@@ -138,13 +138,13 @@ class General:
         c = self.penalty.prox(v.reshape(-1), 1.0 / (own * self.unit)).reshape(v.shape)
         return c / self.spread, self.spread * own * (v - c)
 
-    def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> Bend:
+    def curvature(self, theta: Tensor, dual: Tensor, rho: float) -> PenaltyHessian:
         """rho S (I - J) S with the derivative J of the prox."""
         v, own = self._anchor(theta, dual, rho)
         jacobian = _jacobian(self.penalty, v.reshape(-1), 1.0 / (own * self.unit))
         s = self.spread.reshape(-1)
         part = torch.eye(len(s), dtype=s.dtype) - (jacobian + jacobian.T) / 2
-        return Bend(torch.zeros_like(theta), matrix=own * s[:, None] * part * s)
+        return PenaltyHessian(torch.zeros_like(theta), matrix=own * s[:, None] * part * s)
 
     def value(self, c: Tensor) -> Tensor:
         """h(S c) / unit."""
@@ -174,16 +174,16 @@ def _jacobian(penalty: Penalty, v: Tensor, step: float) -> Tensor:
             )[0]
             return whole
         except RuntimeError:  # exponents whose prox has its own derivative are not batched
-            rows = [torch.autograd.grad(image, v, one, retain_graph=True)[0] for one in unit]
+            rows = [torch.autograd.grad(image, v, row, retain_graph=True)[0] for row in unit]
             return torch.stack(rows)
 
 
 @dataclass(frozen=True)
-class Charge:
+class ScaledPenalty:
     """1/2 sum_ij quadratic_ij theta_ij^2 + rest, on the first m rows of theta."""
 
     quadratic: Tensor  # (m, t)
-    rest: Rest | None
+    rest: SplitPenalty | None
 
     @property
     def rows(self) -> int:
@@ -204,33 +204,35 @@ def is_separable(penalty: Penalty) -> bool:
     return all(isinstance(piece, Separable) for piece in pieces_of(penalty))
 
 
-def charge_for(penalty: Penalty, where: Coordinates, unit: Tensor) -> Charge:
+def scaled_penalty(penalty: Penalty, where: Coordinates, unit: Tensor) -> ScaledPenalty:
     """The penalty on theta, divided by the unit (t,) of the objective."""
     m, t = len(where.size), len(where.scale)
     pieces = pieces_of(penalty)
     if not pieces:
-        return Charge(where.scale.new_zeros(0, t), None)
+        return ScaledPenalty(where.scale.new_zeros(0, t), None)
     spread = where.scale / where.size[:, None]
     quadratic = penalty.quadratic.reshape(m, t) * spread**2 / unit
     separable = [piece for piece in pieces if isinstance(piece, Separable)]
     coupled = [piece for piece in pieces if not isinstance(piece, Separable)]
     sums = add_up(separable, 1)[0]
     only_quadratic = sums == Coefficients(quadratic=sums.quadratic)
-    rest: Rest | None
+    rest: SplitPenalty | None
     if only_quadratic and not coupled:
         rest = None
     elif not coupled:
-        one = torch.ones_like(spread)
-        rest = Separate(sums.l1 * spread / unit, sums.low * one / spread, sums.high * one / spread)
-    elif only_quadratic and all(_charges_rows(piece) for piece in coupled):
+        ones = torch.ones_like(spread)
+        rest = EntrywisePenalty(
+            sums.l1 * spread / unit, sums.low * ones / spread, sums.high * ones / spread
+        )
+    elif only_quadratic and all(_is_row_groups(piece) for piece in coupled):
         weight = sum(piece.size for piece in coupled if isinstance(piece, Coupled))
-        rest = Rows(weight * spread[:, 0] / unit[0])
+        rest = RowGroups(weight * spread[:, 0] / unit[0])
     else:
-        rest = General(penalty.rest, spread, float(unit[0]))
-    return Charge(quadratic, rest)
+        rest = AnyPenalty(penalty.rest, spread, float(unit[0]))
+    return ScaledPenalty(quadratic, rest)
 
 
-def _charges_rows(piece: Piece) -> bool:
+def _is_row_groups(piece: Piece) -> bool:
     return (
         isinstance(piece, Coupled)
         and (piece.kind, piece.p, piece.groups) == ("norm", 2.0, "rows")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -12,16 +14,33 @@ from proxlin._checks import check_finite, check_positive
 from proxlin.errors import InvalidInputError
 from proxlin.exact.linear.coordinates import Coordinates, choose_coordinates, chunks
 from proxlin.exact.linear.losses import loss_for
-from proxlin.exact.linear.multipliers import FLOOR, solve_scaled
-from proxlin.exact.linear.null import certify_null, middle
-from proxlin.exact.linear.penalties import charge_for, is_separable
-from proxlin.exact.linear.solution import LinearSolution
+from proxlin.exact.linear.multipliers import FLOOR, OBJECTIVE, Multipliers
+from proxlin.exact.linear.null_model import null_model_gap, weighted_center
+from proxlin.exact.linear.penalties import is_separable, scaled_penalty
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem.loss import RowLoss
-from proxlin.run.result import History
+from proxlin.run.loop import Loop, check_callbacks
+from proxlin.run.result import Callback, Certificate, Result
 from proxlin.terms import Constraint, Regularizer
 from proxlin.terms.layout import Layout
 from proxlin.terms.penalty import Penalty
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearResult(Result):
+    """The result of a linear model: theta is B (m, t) row by row, then the intercept (t,)."""
+
+    targets: int
+
+    @property
+    def coef(self) -> Tensor:
+        """B (m, t) in float64."""
+        return self.theta[: -self.targets].reshape(-1, self.targets)
+
+    @property
+    def intercept(self) -> Tensor:
+        """b (t,) in float64; zeros without an intercept."""
+        return self.theta[-self.targets :]
 
 
 @torch.no_grad()
@@ -38,7 +57,8 @@ def solve_linear(
     max_iter: int | None = None,
     max_seconds: float | None = None,
     start: tuple[Tensor, Tensor] | None = None,
-) -> LinearSolution:
+    callbacks: Iterable[Callback] = (),
+) -> LinearResult:
     """argmin_{B in C, b}  (1/sum w) sum_i w_i ||x_i B + b - y_i||_p + g(B), proven to `tol`.
 
     x is (n, m), y (n, t) or (n,); the norm couples the targets. `p` is a number >= 1, inf, or "mse"
@@ -49,9 +69,10 @@ def solve_linear(
     objective, which counts only where rows are some 1e8 times as large as the others. Directions
     of x whose singular value is below 1e-12 of the largest count as none, in the proof too. The
     point is never worse than `start`, or than no features and the median (for "mse" the mean) of
-    the targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from. Where
-    several points are optimal, one of them is returned, usually from the middle of the set. Slow,
-    at times without a proof, are weak l1 and group penalties on many more features than rows.
+    the targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from,
+    `callbacks` are told of every gap, and Ctrl-C returns the best point so far. Where several
+    points are optimal, one of them is returned, usually from the middle of the set. Slow, at times
+    without a proof, are weak l1 and group penalties on many more features than rows.
     Memory: the data in float64 twice, plus about ten residuals (n, t).
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
@@ -60,14 +81,14 @@ def solve_linear(
     >>> round(float(line.coef), 6), round(float(line.intercept), 6)
     (2.0, 1.0)
     """
-    budget = Budget(max_seconds, max_iter)
+    loop = Loop(Budget(max_seconds, max_iter), check_callbacks(callbacks))
     tol = check_positive("tol", tol)
     row_loss = RowLoss(p)
     x, y, weights = _read(x, y, sample_weight)
     m, t = x.shape[1], y.shape[1]
-    penalty = Penalty(Layout(("coef",), ((m, t),)), regularizer, constraint)
+    terms = Penalty(Layout(("coef",), ((m, t),)), regularizer, constraint)
     loss = loss_for(row_loss.p, t)
-    joint = not (loss.separable and is_separable(penalty))
+    joint = not (loss.separable and is_separable(terms))
     free = regularizer is None and constraint is None
     total = float(weights.sum())
     used = weights > 0
@@ -82,21 +103,26 @@ def solve_linear(
         homogeneous=row_loss.p != "mse",
     )
     unit = where.scale.square() if row_loss.p == "mse" else where.scale
-    charge = charge_for(penalty, where, unit)
-    history = History()
+    penalty = scaled_penalty(terms, where, unit)
     if start is not None:
         first = where.rescale(*_read_start(start, m, t))
     else:
         first = _least_squares(where) if free else x.new_zeros(where.design.shape[1], t)
-    known = certify_null(where, loss, charge, unit=unit, tol=tol, budget=budget)
-    best, status = solve_scaled(
-        where, loss, charge, first, unit=unit, tol=tol, budget=budget, history=history, known=known
-    )
+    solver = Multipliers(where, loss, penalty, first, unit=unit, tol=tol)
+    best = solver.best
+
+    def work() -> Status:
+        null = null_model_gap(where, loss, penalty, unit=unit, tol=tol, budget=loop.budget)
+        if null is not None:
+            best.update(null)
+        return solver.run(loop)
+
+    status = loop.guarded(work)
     points = [where.unscale(best.theta), (x.new_zeros(m, t), None)]
     if start is not None:
         points.append(_read_start(start, m, t))
     coef, intercept, objective, rounding = _best_of(
-        points, kept, penalty, row_loss, fit_intercept=fit_intercept
+        points, kept, terms, row_loss, fit_intercept=fit_intercept
     )
     units = unit[:1] if joint else unit
     base = max(objective, FLOOR * float(units @ best.null))
@@ -107,15 +133,18 @@ def solve_linear(
         status = Status.CONVERGED
     elif status is Status.CONVERGED:
         status = Status.NO_DECREASE
-    return LinearSolution(
-        coef=coef,
-        intercept=intercept,
-        objective=objective,
-        gap=gap / base if base > 0 else 0.0,
+    relative = gap / base if base > 0 else 0.0
+    yardstick = OBJECTIVE if base == objective else f"{FLOOR:g} of the loss of a constant"
+    return LinearResult(
         status=status,
-        iterations=budget.iteration,
-        seconds=budget.seconds,
-        history=history,
+        objective=objective,
+        certificate=Certificate("duality gap", relative, yardstick, len(where.weights)),
+        seconds=loop.budget.seconds,
+        iterations=loop.budget.iteration,
+        history=loop.history,
+        theta=torch.cat([coef.reshape(-1), intercept]),
+        remarks=tuple(loop.remarks),
+        targets=t,
     )
 
 
@@ -128,7 +157,7 @@ def _least_squares(where: Coordinates) -> Tensor:
 def _best_of(
     points: list[tuple[Tensor, Tensor | None]],
     data: tuple[Tensor, Tensor, Tensor],
-    penalty: Penalty,
+    terms: Penalty,
     loss: RowLoss,
     *,
     fit_intercept: bool,
@@ -139,19 +168,19 @@ def _best_of(
     intercept that is None is that of the model without features.
     """
     x, y, weights = data
-    found = []
+    candidates = []
     for coef, given in points:
-        moved = penalty.project(coef.reshape(-1)).reshape(coef.shape)
+        moved = terms.project(coef.reshape(-1)).reshape(coef.shape)
         if not fit_intercept:
             intercept = y.new_zeros(y.shape[1])
         elif given is None:
-            intercept = middle(y - x @ moved, weights, mean=loss.p == "mse")
+            intercept = weighted_center(y - x @ moved, weights, mean=loss.p == "mse")
         else:
             intercept = given
         value, rounding = _objective(data, moved, intercept, loss)
-        value += float(penalty.value(moved.reshape(-1)))
-        found.append((moved, intercept, value, rounding))
-    return min(found, key=lambda one: one[2] if math.isfinite(one[2]) else math.inf)
+        value += float(terms.value(moved.reshape(-1)))
+        candidates.append((moved, intercept, value, rounding))
+    return min(candidates, key=lambda point: point[2] if math.isfinite(point[2]) else math.inf)
 
 
 def _objective(
@@ -203,7 +232,7 @@ def _read(x: Tensor, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor,
 
 
 def _read_start(start: tuple[Tensor, Tensor], m: int, t: int) -> tuple[Tensor, Tensor]:
-    coef, intercept = (torch.as_tensor(one).detach().to("cpu", torch.float64) for one in start)
+    coef, intercept = (torch.as_tensor(part).detach().to("cpu", torch.float64) for part in start)
     if coef.shape != (m, t) or intercept.shape != (t,):
         raise InvalidInputError(
             f"start must be (coef, intercept) of shapes {(m, t)} and {(t,)}; got"

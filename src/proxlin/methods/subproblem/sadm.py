@@ -95,7 +95,8 @@ class SADM:
         goal = self.decay**iteration * self.tolerance
         state = self.begin(model)
         converged = False
-        for state in self.iterate(model, generator=generator, deadline=deadline):
+        drawn: list[Tensor] = []
+        for state in self.iterate(model, generator=generator, deadline=deadline, drawn=drawn):
             converged = state.steps >= self.min_steps and max(state.primal, state.dual) <= goal
             if converged:
                 break
@@ -105,6 +106,7 @@ class SADM:
             primal=state.primal,
             dual=state.dual,
             converged=converged,
+            rows=int(torch.bincount(torch.cat(drawn)).count_nonzero()) if drawn else 0,
             remarks=self._remarks(model),
         )
 
@@ -114,11 +116,14 @@ class SADM:
         *,
         generator: torch.Generator,
         deadline: Deadline | None = None,
+        drawn: list[Tensor] | None = None,
     ) -> Iterator[SADMState]:
-        """The state after each of at most `max_steps` steps."""
+        """The state after each of at most `max_steps` steps; `drawn` collects the row numbers."""
         state = self.begin(model)
         while state.steps < self.max_steps and not time_is_up(deadline):
             index = model.sample(self.batch_size, generator)
+            if drawn is not None:
+                drawn.append(index)
             state = self.step(model, state, index)
             yield state
 

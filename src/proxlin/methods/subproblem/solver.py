@@ -35,6 +35,7 @@ class SubproblemResult:
     primal: float | None  # the solver's own residuals at the end; None if it has none
     dual: float | None
     converged: bool  # both residuals are as small as the solver was asked for
+    rows: int | None = None  # of the model that the solver has seen; None: all of them
     remarks: tuple[str, ...] = ()  # what the reader should know, one sentence each
 
 

@@ -17,8 +17,8 @@ from safetensors.torch import load, save
 
 from proxlin.errors import CheckpointError
 from proxlin.run.checkpoint.parts import Parts
-from proxlin.run.storage.checked_json import digest, opened, sealed
-from proxlin.run.storage.files import clear_parts, write_whole
+from proxlin.run.storage import digest, without_checksum, dump_checked
+from proxlin.run.storage import clear_parts, write_whole
 
 FORMAT = 1  # of the files; a change that older versions cannot read raises it
 
@@ -51,7 +51,7 @@ class Shelf:
             "tensors": {"bytes": len(tensors), "sha256": digest(tensors)},
         }
         try:
-            write_whole(self.path(number), sealed(content))
+            write_whole(self.path(number), dump_checked(content))
         except OSError:
             self.remove(number)  # the tensors alone would only fill the disk
             raise
@@ -103,7 +103,7 @@ def _content(path: Path) -> dict[str, Any]:
             f"{path} has format {whole['format']}, newer than the {FORMAT} that this version"
             " reads; update proxlin."
         )
-    content = opened(whole)
+    content = without_checksum(whole)
     if content is None:
         raise CheckpointError(f"{path} is damaged: its checksum is wrong.")
     return content

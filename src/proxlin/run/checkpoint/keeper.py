@@ -16,7 +16,7 @@ from proxlin.run.checkpoint.owner import first_difference
 from proxlin.run.checkpoint.parts import Parts, take_apart
 from proxlin.run.checkpoint.settings import Checkpoints
 from proxlin.run.checkpoint.signals import PatientSignals
-from proxlin.run.storage.lock import locked
+from proxlin.run.storage import locked
 
 _LOG = logging.getLogger("proxlin")
 

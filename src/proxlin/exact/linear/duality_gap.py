@@ -11,7 +11,7 @@ from proxlin.exact.linear.lagrangian import Lagrangian, Point
 
 
 @dataclass(frozen=True)
-class Certificate:
+class DualityGap:
     """Objective at a feasible point, and a lower bound on every feasible point's objective."""
 
     theta: Tensor  # (k, t) the feasible point
@@ -20,7 +20,7 @@ class Certificate:
     dual: Tensor  # (n, t) the dual point that gives the bound
 
 
-def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
+def duality_gap(phi: Lagrangian, point: Point, rows: Tensor) -> DualityGap:
     """Value and bound at the minimiser of phi; `rows` is the gradient of the rows there.
 
     -sum_i w_i loss*(d_i) - <w d, V> - g*(-Z^T w d) bounds the objective from below for every d in
@@ -30,10 +30,10 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
     has dependent columns, the proximal term) leaves of Z^T w d + D is charged at twice the largest
     entry of theta.
     """
-    where, loss, charge = phi.where, phi.loss, phi.charge
-    m = charge.rows
-    theta, quadratic = point.theta, charge.quadratic
-    pull = phi.charge_gradient(theta)
+    where, loss, penalty = phi.where, phi.loss, phi.penalty
+    m = penalty.rows
+    theta, quadratic = point.theta, penalty.quadratic
+    pull = phi.penalty_gradient(theta)
     value_parts = torch.zeros_like(theta)
     conjugate = torch.zeros_like(theta)
     feasible, residual = theta, point.residual
@@ -41,9 +41,9 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
     if m:
         conjugate[:m] = 0.5 * quadratic * theta[:m].square()
         value_parts[:m] = conjugate[:m]
-        if charge.rest is not None:
-            c, slope = charge.rest.split(theta[:m], phi.charge_dual, phi.rho)
-            own = charge.rest.value(c)
+        if penalty.rest is not None:
+            c, slope = penalty.rest.split(theta[:m], phi.penalty_dual, phi.rho)
+            own = penalty.rest.value(c)
             own = own if phi.blocks else own.sum().reshape(1)
             conjugate[:m] += slope * c
             feasible = torch.cat([c, theta[m:]])
@@ -63,11 +63,11 @@ def certify(phi: Lagrangian, point: Point, rows: Tensor) -> Certificate:
     conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
     bound = -phi.per_block(weights * shrunk * where.target) - conjugates
     bound = bound - (phi.per_block(conjugate + left) - known) / excess
-    if m and charge.rest is None and bool((quadratic > 0).all()):
+    if m and penalty.rest is None and bool((quadratic > 0).all()):
         other, other_dual = _ridge_bound(phi, rows, reach)
         shrunk = torch.where(other > bound, other_dual, shrunk)
         bound = torch.maximum(bound, other)
-    return Certificate(feasible, value + phi.per_block(value_parts) + known, bound, shrunk)
+    return DualityGap(feasible, value + phi.per_block(value_parts) + known, bound, shrunk)
 
 
 def _ridge_bound(phi: Lagrangian, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,7 +76,7 @@ def _ridge_bound(phi: Lagrangian, rows: Tensor, reach: Tensor) -> tuple[Tensor, 
     With more columns than rows d cannot be moved until Z^T w d = -D, but it need not be: only the
     intercept, which costs nothing, has to be balanced.
     """
-    where, loss, m = phi.where, phi.loss, phi.charge.rows
+    where, loss, m = phi.where, phi.loss, phi.penalty.rows
     weights, free = where.weights[:, None], where.design[:, m:]
     dual = rows
     if free.shape[1]:
@@ -86,7 +86,7 @@ def _ridge_bound(phi: Lagrangian, rows: Tensor, reach: Tensor) -> tuple[Tensor, 
     dual = dual / (excess if phi.blocks else excess.max())
     pull = where.design.T @ (weights * dual)
     cost = pull.abs() * (2.0 * reach)
-    cost[:m] = pull[:m].square() / (2.0 * phi.charge.quadratic)
+    cost[:m] = pull[:m].square() / (2.0 * phi.penalty.quadratic)
     conjugates = loss.conjugate(dual, where.weights)
     conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
     return -phi.per_block(weights * dual * where.target) - conjugates - phi.per_block(cost), dual

@@ -6,33 +6,39 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from proxlin.exact.linear.certificate import Certificate
 from proxlin.exact.linear.coordinates import Coordinates
+from proxlin.exact.linear.duality_gap import DualityGap
 from proxlin.exact.linear.losses import Loss
-from proxlin.exact.linear.multipliers import solve_scaled
-from proxlin.exact.linear.penalties import Charge
+from proxlin.exact.linear.multipliers import Multipliers
+from proxlin.exact.linear.penalties import ScaledPenalty
 from proxlin.methods.contract import Budget
-from proxlin.run.result import History
+from proxlin.run.loop import Loop
 
 _NEAR = 3.0  # times the strength at which zero turns optimal, guessed from the medians
 _STEEP = 1e15  # rho, over that of the row with the largest target
 _STEPS = 200  # Newton steps for the intercept
 
 
-def certify_null(
-    where: Coordinates, loss: Loss, charge: Charge, *, unit: Tensor, tol: float, budget: Budget
-) -> Certificate | None:
+def null_model_gap(
+    where: Coordinates,
+    loss: Loss,
+    penalty: ScaledPenalty,
+    *,
+    unit: Tensor,
+    tol: float,
+    budget: Budget,
+) -> DualityGap | None:
     """B = 0 with the best intercept, and the bound that its own dual point gives.
 
     With slopes d of the rows at B = 0, sum_i w_i d_i = 0, zero is optimal if and only if h*(-Z^T w
     d) = 0 for one such d; where that fails, d is shrunk until it holds. None if zero is far from
     optimal, or no such test is known for h. The steps taken do not count.
     """
-    rest = charge.rest
+    rest = penalty.rest
     if rest is None or len(where.size) == 0:
         return None
     weights = where.weights[:, None]
-    features = where.design[:, : charge.rows]
+    features = where.design[:, : penalty.rows]
     blocks = loss.separable and rest.separable
     # The medians are at 0 in these coordinates; so steep an envelope has the slopes of the norm.
     largest = float(where.target.abs().max())
@@ -57,27 +63,27 @@ def certify_null(
             centre=where.centre[:0],
             size=where.size[:0],
         )
-        best, _ = solve_scaled(
+        solver = Multipliers(
             alone,
             loss,
-            Charge(charge.quadratic[:0], None),
+            ScaledPenalty(penalty.quadratic[:0], None),
             theta[-1:],
             unit=unit,
             tol=0.1 * tol,
-            budget=Budget(left, _STEPS),
-            history=History(),
         )
+        solver.run(Loop(Budget(left, _STEPS)))
+        best = solver.best
         theta[-1:], dual, value = best.theta, best.dual, best.value
     shrink = rest.excess(-features.T @ (weights * dual)).clamp(min=1.0)
     dual = dual / shrink
     bound = -(weights * dual * where.target).sum(0)
     conjugate = loss.conjugate(dual, where.weights)
     if not blocks:
-        value, bound, conjugate = (one.sum().reshape(1) for one in (value, bound, conjugate))
-    return Certificate(theta, value, bound - conjugate, dual)
+        value, bound, conjugate = (part.sum().reshape(1) for part in (value, bound, conjugate))
+    return DualityGap(theta, value, bound - conjugate, dual)
 
 
-def middle(rows: Tensor, weights: Tensor, *, mean: bool) -> Tensor:
+def weighted_center(rows: Tensor, weights: Tensor, *, mean: bool) -> Tensor:
     """(t,) the weighted mean or median of each column."""
     if mean:
         return weights @ rows / weights.sum()

@@ -1,0 +1,293 @@
+"""One run of a method on a problem: when to evaluate, what is best, what a checkpoint keeps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxlin.errors import InvalidInputError
+from proxlin.methods import Method, Step
+from proxlin.methods.contract import Budget, Status
+from proxlin.problem import Problem
+from proxlin.problem.parallel import check_same_point
+from proxlin.problem.rows import evenly_spread
+from proxlin.run.checkpoint import Keeper, Parts, check_objective, put_together, still_over
+from proxlin.run.held_out import HeldOut
+from proxlin.run.loop import Loop
+from proxlin.run.result import Callback, Certificate, Result
+
+_EVALUATION_SHARE = 0.1  # of a time budget goes into evaluating the full objective
+_EVALUATIONS = 20  # of a budget of steps: evaluate after every twentieth of it
+_MOST_RESERVE = 0.3  # of a time budget that is kept back for the last evaluation
+_SAMPLE = 2048  # rows that choose between the candidates at the end
+_PATIENCE = 8  # evaluations without progress that end a run without a budget
+GRADIENT = "a gradient of the loss"
+_PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
+_REMEMBERED = (
+    "start", "best", "best_theta", "stationarity", "stationarity_rows", "steps_since", "cost",
+    "evaluated_at", "stale", "history", "remarks", "held_out", "state",
+)  # fmt: skip
+
+
+class MethodRun(Loop):
+    """One call of minimize: the best point, and when to evaluate and to stop."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        method: Method,
+        budget: Budget,
+        tol: float | None,
+        callbacks: tuple[Callback, ...],
+        *,
+        held_out: HeldOut | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        super().__init__(budget, callbacks, problem.communicator)
+        self.problem = problem
+        self.method = method
+        self.tol = tol
+        self.held_out = held_out
+        self.keeper = keeper
+        self.best_theta = torch.empty(0)
+        self.start = torch.empty(0)
+        self.stationarity: float | None = None  # of the last point whose model was solved,
+        self.stationarity_rows = 0  # measured on so many rows,
+        self.steps_since = 0  # so many steps before the best point
+        self.cost = 0.0  # seconds of the latest evaluation
+        self.evaluated_at = (0, 0.0)  # iteration and seconds of the latest evaluation
+        self.state: Any = None  # the method's
+        self.stale = 0  # evaluations since the best objective last fell noticeably
+
+    def carry_out(self, generator: torch.Generator, keep_start: bool) -> Result:
+        """Run from the module's parameters and write the best ones into it."""
+        problem = self.problem
+        self.start = problem.communicator.broadcast(problem.theta())
+        theta = problem.penalty.project(self.start)
+        self.best_theta = theta.clone()
+        kept = None if self.keeper is None else self.keeper.newest()
+        if kept is None:
+            self._begin(theta)
+        over: Status | None = None  # why the kept run was over before
+
+        def work() -> Status:
+            nonlocal over
+            self.state = self.method.init(problem, theta.clone(), generator)
+            over = None if kept is None else self._recall(kept)
+            if self.keeper is not None:
+                self.keeper.begin(self.budget.iteration, self._memory(None))
+            return over or self._take_steps()
+
+        status = self.guarded(work)
+        if self.held_out is not None and not over:
+            status = self._settle(self.held_out, theta, status)
+        if math.isinf(self.best):  # ended before the first full evaluation
+            latest = theta if self.state is None else self.method.candidates(self.state)[0]
+            for point in (latest, theta):
+                if math.isinf(self.best):
+                    self._evaluate(point, Step())
+        problem.assign(self.best_theta)
+        if status is not Status.INTERRUPTED and not over:
+            self._keep(status)
+        return Result(
+            status=status,
+            objective=self.best,
+            certificate=self._certificate(),
+            seconds=self.budget.seconds,
+            iterations=self.budget.iteration,
+            history=self.history,
+            theta=self.best_theta,
+            start=self.start if keep_start else None,
+            remarks=tuple(self.remarks),
+        )
+
+    def _memory(self, status: Status | None) -> dict[str, Any]:
+        """All that changes while a run goes on, and how it ended if it did."""
+        budget = self.budget
+        return {
+            "used": [budget.iteration, budget.seconds, budget.reserve],
+            "limits": [budget.max_iter, budget.max_seconds],
+            "status": None if status is None else status.name,
+            **{name: getattr(self, name) for name in _REMEMBERED},
+        }
+
+    def _recall(self, kept: Parts) -> Status | None:
+        """Stand where the run stood that was kept; its status if it was over and still is."""
+        memory = put_together(self._memory(None), kept, self.problem.device)
+        for name in _REMEMBERED:
+            setattr(self, name, memory[name])
+        if math.isfinite(self.best):
+            first = self.history.records[0]["objective"]
+            check_objective(self.problem, self.best_theta, self.best, first)
+        self.budget.go_on(*memory["used"])
+        return still_over(memory, self.budget, self.tol)
+
+    def _keep(self, status: Status | None = None) -> bool:
+        """Keep the run where it is over, was asked to stop or is due; whether it has to stop."""
+        keeper, step = self.keeper, self.budget.iteration
+        if keeper is None:
+            return False
+        if keeper.asked_to_stop and status is None:
+            status = Status.INTERRUPTED
+        if status is not None or keeper.due(step):
+            now = self._memory(status)
+            for trouble in keeper.keep(step, now, wait=status is not None):
+                self.remark(trouble)
+        return status is not None
+
+    def _begin(self, theta: Tensor) -> None:
+        """Evaluate the start, or a part of it where a full pass would eat into the time budget."""
+        start = self.start
+        if not torch.equal(theta, start) and bool(torch.isfinite(start).all()):
+            self.remark("The start point was outside the constraint and has been projected on it.")
+        limit = self.budget.max_seconds
+        chunk = next(self.problem.chunks(), self.problem.example)
+        with torch.no_grad():
+            self.problem.losses(theta, chunk)  # the first call of a net takes much longer
+            self.budget.renew()
+            before = self.budget.seconds
+            part = self.problem.losses(theta, chunk)
+        self.budget.renew()
+        expected = (self.budget.seconds - before) * self.problem.shards.most / len(part)
+        bad = float(not torch.isfinite(part).all())
+        expected, bad = self.communicator.largest([expected, bad])
+        finite = not bad
+        if finite and limit is not None and expected > 0.5 * _EVALUATION_SHARE * limit:
+            self._expect(expected)
+        elif not finite or self._evaluate(theta, Step()) is Status.NON_FINITE:
+            raise InvalidInputError(
+                "the objective must be finite at the start point; got NaN or infinity."
+                " Scale the data or start from smaller parameters."
+            )
+
+    def _take_steps(self) -> Status:
+        status = self.run(self._advance)
+        if status in (Status.CONVERGED, Status.INTERRUPTED):
+            return status
+        candidates = self.method.candidates(self.state)
+        # A method with one candidate may have had it evaluated just now.
+        evaluated = self.history.records and self.evaluated_at[0] == self.budget.iteration
+        if self.held_out is not None:
+            self.held_out.look(candidates, self.budget.iteration)
+        elif status in (Status.TIME, Status.ITERATIONS) and not (
+            evaluated and len(candidates) == 1
+        ):
+            status = self._evaluate(self._choice(candidates), Step()) or status
+        return status
+
+    def _advance(self) -> Status | None:
+        """One step of the method, and all that may follow from it."""
+        state, status = self.state, None
+        before = None if self.tol is None else self.method.candidates(state)[0].clone()
+        step = self.method.step(self.problem, state, self.budget)
+        self.budget.iteration += 1
+        for remark in step.remarks:
+            self.remark(remark)
+        if step.stationarity is not None:  # of the point before the step
+            self.stationarity, self.steps_since = step.stationarity, 0
+            self.stationarity_rows = step.stationarity_rows or self.problem.n_rows
+            if before is not None and self.tol and step.stationarity <= self.tol:
+                return self._go_back(before) or Status.CONVERGED
+        if step.objective is not None:
+            status = self._take(self.method.candidates(state)[0], step.objective, step)
+        elif self._due():
+            status = self._evaluate(self.method.candidates(state)[0], step)
+        status = status or step.status or self._look_aside(self.method.candidates(state))
+        if status is None and self._keep():
+            return Status.INTERRUPTED
+        return status
+
+    def _go_back(self, theta: Tensor) -> Status | None:
+        """Make a point the one to return: the one whose stationarity was measured."""
+        status = None
+        if math.isinf(self.best) or not torch.equal(theta, self.best_theta):
+            self.best = math.inf
+            status = self._evaluate(theta, Step())
+        self.steps_since = 0
+        return status
+
+    def _look_aside(self, candidates: list[Tensor]) -> Status | None:
+        """Judge the points by the rows held out, if there are any and it is time."""
+        judge, iteration = self.held_out, self.budget.iteration
+        if judge is None or not judge.due(iteration):
+            return None
+        judge.look(candidates, iteration)
+        return Status.HELD_OUT if judge.hopeless(iteration) else None
+
+    def _settle(self, judge: HeldOut, start: Tensor, status: Status) -> Status:
+        """Go to the best point by the rows held out, whatever its objective."""
+        theta = start if judge.theta is None else judge.theta
+        if not torch.equal(theta, self.best_theta):
+            self.stationarity = None  # of another point
+            status = Status.HELD_OUT if status is Status.CONVERGED else status
+        self.best = math.inf
+        self._evaluate(theta, Step())
+        return status
+
+    def _choice(self, candidates: list[Tensor]) -> Tensor:
+        """The best of the method's candidates by a sample of rows, the same for all of them."""
+        if len(candidates) == 1:
+            return candidates[0]
+        rows = evenly_spread(self.problem.n_rows, _SAMPLE)
+        return min(candidates, key=lambda theta: self.problem.objective(theta, rows))
+
+    def _due(self) -> bool:
+        """Whether the full objective is worth a look now: by time, or by steps without a clock."""
+        iteration, seconds = self.evaluated_at
+        if self.budget.max_seconds is not None:
+            return self.budget.seconds - seconds >= self.cost / _EVALUATION_SHARE
+        if self.budget.max_iter is not None:
+            every = math.ceil(self.budget.max_iter / _EVALUATIONS)
+            return self.budget.iteration - iteration >= every
+        every = math.ceil(self.problem.n_rows / 64)
+        return self.budget.iteration - iteration >= every
+
+    def _evaluate(self, theta: Tensor, step: Step) -> Status | None:
+        self.budget.renew()
+        before = self.budget.seconds
+        objective = self.problem.objective(theta)
+        self.budget.renew()
+        self._expect(self.budget.seconds - before)
+        return self._take(theta, objective, step)
+
+    def _expect(self, cost: float) -> None:
+        """Keep time back for the last evaluation, which costs about as much as this one.
+
+        Never most of the budget: a machine that was busy for a moment must not end the run.
+        """
+        self.cost = cost
+        limit = self.budget.max_seconds
+        self.budget.reserve = (
+            1.2 * cost if limit is None else min(1.2 * cost, _MOST_RESERVE * limit)
+        )
+
+    def _take(self, theta: Tensor, objective: float, step: Step) -> Status | None:
+        """Report an evaluated point, and keep it if it is the best."""
+        check_same_point(self.communicator, theta)
+        self.evaluated_at = (self.budget.iteration, self.budget.seconds)
+        if not math.isfinite(objective):
+            return Status.NON_FINITE
+        self.stale = 0 if objective < self.best - _PROGRESS * abs(self.best) else self.stale + 1
+        if objective < self.best:
+            self.best_theta = theta.clone()
+            self.steps_since += 1
+        details = dict(step.details)
+        if step.stationarity is not None:
+            details["stationarity"] = step.stationarity
+        if self.held_out is not None:
+            details["held_out"] = self.held_out.latest
+        certificate = None if step.stationarity is None else self._certificate()
+        stopped = self.report(objective, lambda: theta, certificate=certificate, details=details)
+        if stopped is None and not self.budget.bounded and self.stale >= _PATIENCE:
+            return Status.NO_DECREASE
+        return stopped
+
+    def _certificate(self) -> Certificate | None:
+        if self.stationarity is None:
+            return None
+        return Certificate(
+            "stationarity", self.stationarity, GRADIENT, self.stationarity_rows, self.steps_since
+        )
