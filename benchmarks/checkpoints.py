@@ -18,8 +18,8 @@ from proxlin import Adam, Probed, Problem
 from proxlin.methods import Method
 from proxlin.methods.contract import Budget
 from proxlin.models import mlp_autoencoder
-from proxlin.run.checkpoint import take_apart
-from proxlin.run.checkpoint.folder import Shelf
+from proxlin.run.checkpoint import serialize
+from proxlin.run.checkpoint.folder import CheckpointFolder
 
 _WIDTHS = {"1e3": (16, 24, 4), "1e5": (128, 256, 64), "1e6": (784, 512, 256)}
 _METHODS: dict[str, Method] = {"adam": Adam(), "probed": Probed(batch_size=64)}
@@ -37,8 +37,8 @@ def _row(size: str, name: str, folder: Path, repeats: int) -> list[str]:
         method.step(problem, state, budget)
         budget.iteration += 1
     step = best_of(lambda: method.step(problem, state, budget), repeats)
-    parts, shelf = take_apart(state), Shelf(folder / f"{size}-{name}")
-    copying = best_of(lambda: take_apart(state), repeats)
+    parts, shelf = serialize(state), CheckpointFolder(folder / f"{size}-{name}")
+    copying = best_of(lambda: serialize(state), repeats)
     writing = best_of(lambda: shelf.write(1, parts, {}), repeats)
     reading = best_of(lambda: shelf.read(1), repeats)
     megabytes = sum(path.stat().st_size for path in shelf.folder.iterdir()) / 1e6

@@ -15,8 +15,7 @@ from proxlin.paper.experiment_files import Written, pictures, write_exhibit
 from proxlin.paper.runner import Engine, Outcome, Watch, pending, run
 from proxlin.paper.store import Store
 from proxlin.problem.parallel import Communicator, alone, communicator
-from proxlin.run.storage import clear_parts
-from proxlin.run.storage import locked
+from proxlin.run.storage import clear_parts, locked
 
 _AROUND = {True: 8.0, False: 1.0}  # seconds a cell of images or of a table takes besides training
 _CLASSIFIER = 75.0  # seconds of a logistic regression on the codes of 60,000 images, one thread

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlin.run.storage import without_checksum, dump_checked
-from proxlin.run.storage import write_whole
+from proxlin.run.storage import dump_checked, without_checksum, write_whole
 
 FORMAT = 1  # of the files; a file of another format is not read
 

@@ -1,8 +1,7 @@
 """Proximal operators and projections on tensors: any p in [1, inf], batched over leading dims."""
 
-from proxlin.prox.balls import project_ball
 from proxlin.prox.norms import dual_exponent, norm, norm_subgradient
-from proxlin.prox.proximal import prox_norm
+from proxlin.prox.proximal import project_ball, prox_norm
 from proxlin.prox.simplex import project_simplex
 
 __all__ = [

@@ -4,19 +4,34 @@ Alg. 3 of the paper looks for s = ||u||_p in the bracket [0, ||v||_p] by bisecti
 root of K(s) = sum(x^r) = 1 is found by a straight line through K^beta, with beta such that its
 second derivative vanishes (order three, exact at p = 2); a trial that leaves the bracket is
 replaced by the bracket's middle. Exponents 1, 2 and inf have closed forms elsewhere.
+
+The derivative comes from the optimality condition:
+u + t n(u) = v with n(u) = sign(u) (|u|/s)^(p-1), s = ||u||_p, gives du = J (dv - n dt) with
+
+    J^-1 = diag(1 + rho |x/a|) - rho n n^T,    a = |u|/s, x = |n|, rho = (p-1) t/s
+
+which is inverted by the formula of Sherman and Morrison. J is symmetric.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from proxlin.prox.coordinate_equation import (
+    CoordinateSolver,
+    LogSolver,
+    PowerSums,
+    QuadraticSolver,
+    Trial,
+)
 from proxlin.prox.norms import norm
-from proxlin.prox.shares import Law, LogLaw, PowerSums, QuadraticLaw, Trial
 
 _BLOCK = 1 << 19  # numbers per block: the buffers of a block stay in a processor's cache
+_STEEP = 10.0  # a power of u beyond this multiplies its rounding; y then is the better source
 _MAX_TRIALS = 100
 _SHARED_TRIALS = 4  # after so many, vectors that still move are taken out of their block
 
@@ -28,8 +43,8 @@ def split(v: Tensor, t: Tensor, *, p: float, dual: bool) -> Tensor:
     if part.numel() == 0:
         return part
     block = min(rows, max(1, _BLOCK // size)) if v.device.type == "cpu" else rows
-    law = QuadraticLaw if p in (1.5, 3.0) else LogLaw
-    buffers = [torch.empty_like(v[:block]) for _ in range(law.buffers)]
+    solver = QuadraticSolver if p in (1.5, 3.0) else LogSolver
+    buffers = [torch.empty_like(v[:block]) for _ in range(solver.buffers)]
     for first in range(0, rows, block):
         here = slice(first, first + block)
         space = [buffer[: len(v[here])] for buffer in buffers]
@@ -48,8 +63,10 @@ def _split_rows(
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     w.div_(scale)
     radius = t / scale
-    law: Law = (QuadraticLaw if p in (1.5, 3.0) else LogLaw)(w, radius, space[1:], p=p)
-    sums = law.power_sums()
+    solver: CoordinateSolver = (QuadraticSolver if p in (1.5, 3.0) else LogSolver)(
+        w, radius, space[1:], p=p
+    )
+    sums = solver.power_sums()
     r = p / (p - 1.0)
     norm_p, norm_r = sums.p ** (1.0 / p), sums.r ** (1.0 / r)
     # A radius below the smallest normal number cannot move a vector whose maximum is 1.
@@ -61,9 +78,9 @@ def _split_rows(
         torch.mul(v, keep, out=out)
         return None if bool(easy.all()) else ~easy
     start = _guess(sums, radius, norm_p, norm_r, p=p)
-    s, moving = _root(law, start, norm_p, p=p)
-    torch.mul(law.share(s, dual=dual), v, out=out)
-    if dual and isinstance(law, LogLaw):
+    s, moving = _root(solver, start, norm_p, p=p)
+    torch.mul(solver.fraction(s, dual=dual), v, out=out)
+    if dual and isinstance(solver, LogSolver):
         # Logarithms of extreme radii leave a few roundings too many; a ball wants its radius.
         length = norm(out, p=r).unsqueeze(-1)
         out.mul_(torch.where(length > 0, t / length, torch.ones_like(length)))
@@ -80,16 +97,18 @@ def _guess(sums: PowerSums, radius: Tensor, norm_p: Tensor, norm_r: Tensor, *, p
     return norm_p * ((1.0 - x) / (1.0 + x * bow)).clamp_min(torch.finfo(x.dtype).eps)
 
 
-def _root(law: Law, s: Tensor, norm_p: Tensor, *, p: float) -> tuple[Tensor, Tensor | None]:
+def _root(
+    solver: CoordinateSolver, s: Tensor, norm_p: Tensor, *, p: float
+) -> tuple[Tensor, Tensor | None]:
     """The root of K(s) = 1 of every row, and the few rows that were given up, if any."""
     eps = torch.finfo(s.dtype).eps
     # Coordinates answer to a change of s of relative size 1/(p-1) when p is large.
     near, rounding = eps ** (1 / 3) / max(1.0, p - 1.0), 8.0 * eps * norm_p
     low, high = torch.zeros_like(s), 1.001 * norm_p
     for trial in range(_MAX_TRIALS):
-        total, step = _fit(law.trial(s), p=p)
+        total, step = _fit(solver.trial(s), p=p)
         step = step * s
-        if law.settled:
+        if solver.settled:
             low = torch.where(total > 1.0, s, low)
             high = torch.where(total < 1.0, s, high)
         # Order three: a step of eps^(1/3) is followed by one of eps.
@@ -98,7 +117,7 @@ def _root(law: Law, s: Tensor, norm_p: Tensor, *, p: float) -> tuple[Tensor, Ten
         following = torch.maximum(s + step, 0.125 * s)
         lost = torch.isnan(following) | (moving & ((following <= low) | (following >= high)))
         s = torch.where(lost, 0.5 * (low + high), following)
-        if not law.settled:
+        if not solver.settled:
             continue
         count = int(moving.sum())
         if count == 0:
@@ -126,3 +145,68 @@ def _fit(trial: Trial, *, p: float) -> tuple[Tensor, Tensor]:
     x = -beta * log
     growth = torch.where(x == 0, torch.ones_like(x), torch.expm1(x) / x)
     return m0, -log * growth * m0 / slope
+
+
+class MoreauSplit(torch.autograd.Function):
+    """u, or y if `dual`, of v = u + y; arguments as of `split`."""
+
+    @staticmethod
+    def forward(v: Tensor, t: Tensor, p: float, dual: bool) -> Tensor:
+        """Solve without a record."""
+        return split(v, t, p=p, dual=dual)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float, bool], output: Tensor) -> None:
+        """Keep what the Jacobian is made of."""
+        v, t, ctx.p, ctx.dual = inputs
+        ctx.save_for_backward(v, t, output)
+        ctx.save_for_forward(v, t, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Products with J, which is its own transpose."""
+        (grad,) = grads
+        product, normal = _jacobian_product(grad, *ctx.saved_tensors, p=ctx.p, dual=ctx.dual)
+        by_t = (normal * product).sum(-1, keepdim=True)
+        return (grad - product, by_t, None, None) if ctx.dual else (product, -by_t, None, None)
+
+    @staticmethod
+    def jvp(ctx: Any, dv: Tensor | None, dt: Tensor | None, *rest: Any) -> Tensor:
+        """Products with J from the right."""
+        v, t, part = ctx.saved_tensors
+        dv = torch.zeros_like(v) if dv is None else dv
+        dt = torch.zeros_like(t) if dt is None else dt
+        _, normal = _jacobian_product(dv, v, t, part, p=ctx.p, dual=ctx.dual)
+        product, _ = _jacobian_product(dv - normal * dt, v, t, part, p=ctx.p, dual=ctx.dual)
+        return dv - product if ctx.dual else product
+
+
+def _jacobian_product(
+    g: Tensor, v: Tensor, t: Tensor, part: Tensor, *, p: float, dual: bool
+) -> tuple[Tensor, Tensor]:
+    """J g and n."""
+    r = p / (p - 1.0)
+    u, y = (v - part, part) if dual else (part, v - part)
+    s = norm(u, p=p).unsqueeze(-1)
+    alive = s > 0
+    s = torch.where(alive, s, 1.0)
+    if dual or p > _STEEP:
+        x = y.abs() / torch.where(t > 0, t, 1.0)
+        a = x ** (r - 1.0)
+        ratio = x ** abs(r - 2.0)
+    else:
+        a = u.abs() / s
+        x = a ** (p - 1.0)
+        ratio = a ** abs(2.0 - p)
+    rho = (p - 1.0) * t / s
+    if p < 2:  # ratio = a / x
+        total = ratio + rho
+        inverse = torch.where(total == 0, 1.0, ratio / torch.where(total == 0, 1.0, total))
+    else:  # ratio = x / a
+        inverse = 1.0 / (1.0 + rho * ratio)
+    normal = torch.sign(v) * x
+    scaled = inverse * g
+    mass = (x * a * inverse).sum(-1, keepdim=True)
+    along = (normal * scaled).sum(-1, keepdim=True) / torch.where(mass > 0, mass, 1.0)
+    product = scaled + rho * inverse * normal * along
+    return torch.where(alive, product, 0.0), normal

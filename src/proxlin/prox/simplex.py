@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proxlin.prox.arguments import check_vectors, column_per_vector
+from proxlin.prox.norms import check_vectors, column_per_vector
 
 _BLOCK = 1 << 19  # numbers per block: the buffers of a block stay in a processor's cache
 _MAX_ROUNDS = 30

@@ -14,7 +14,13 @@ from proxlin.methods.contract import Budget, Status
 from proxlin.problem import Problem
 from proxlin.problem.parallel import check_same_point
 from proxlin.problem.rows import evenly_spread
-from proxlin.run.checkpoint import Keeper, Parts, check_objective, put_together, still_over
+from proxlin.run.checkpoint import (
+    CheckpointWriter,
+    Serialized,
+    check_objective,
+    restore,
+    still_over,
+)
 from proxlin.run.held_out import HeldOut
 from proxlin.run.loop import Loop
 from proxlin.run.result import Callback, Certificate, Result
@@ -44,14 +50,14 @@ class MethodRun(Loop):
         callbacks: tuple[Callback, ...],
         *,
         held_out: HeldOut | None = None,
-        keeper: Keeper | None = None,
+        writer: CheckpointWriter | None = None,
     ) -> None:
         super().__init__(budget, callbacks, problem.communicator)
         self.problem = problem
         self.method = method
         self.tol = tol
         self.held_out = held_out
-        self.keeper = keeper
+        self.writer = writer
         self.best_theta = torch.empty(0)
         self.start = torch.empty(0)
         self.stationarity: float | None = None  # of the last point whose model was solved,
@@ -68,7 +74,7 @@ class MethodRun(Loop):
         self.start = problem.communicator.broadcast(problem.theta())
         theta = problem.penalty.project(self.start)
         self.best_theta = theta.clone()
-        kept = None if self.keeper is None else self.keeper.newest()
+        kept = None if self.writer is None else self.writer.newest()
         if kept is None:
             self._begin(theta)
         over: Status | None = None  # why the kept run was over before
@@ -77,8 +83,8 @@ class MethodRun(Loop):
             nonlocal over
             self.state = self.method.init(problem, theta.clone(), generator)
             over = None if kept is None else self._recall(kept)
-            if self.keeper is not None:
-                self.keeper.begin(self.budget.iteration, self._memory(None))
+            if self.writer is not None:
+                self.writer.begin(self.budget.iteration, self._memory(None))
             return over or self._take_steps()
 
         status = self.guarded(work)
@@ -114,9 +120,9 @@ class MethodRun(Loop):
             **{name: getattr(self, name) for name in _REMEMBERED},
         }
 
-    def _recall(self, kept: Parts) -> Status | None:
+    def _recall(self, kept: Serialized) -> Status | None:
         """Stand where the run stood that was kept; its status if it was over and still is."""
-        memory = put_together(self._memory(None), kept, self.problem.device)
+        memory = restore(self._memory(None), kept, self.problem.device)
         for name in _REMEMBERED:
             setattr(self, name, memory[name])
         if math.isfinite(self.best):
@@ -127,14 +133,14 @@ class MethodRun(Loop):
 
     def _keep(self, status: Status | None = None) -> bool:
         """Keep the run where it is over, was asked to stop or is due; whether it has to stop."""
-        keeper, step = self.keeper, self.budget.iteration
-        if keeper is None:
+        writer, step = self.writer, self.budget.iteration
+        if writer is None:
             return False
-        if keeper.asked_to_stop and status is None:
+        if writer.asked_to_stop and status is None:
             status = Status.INTERRUPTED
-        if status is not None or keeper.due(step):
+        if status is not None or writer.due(step):
             now = self._memory(status)
-            for trouble in keeper.keep(step, now, wait=status is not None):
+            for trouble in writer.keep(step, now, wait=status is not None):
                 self.remark(trouble)
         return status is not None
 

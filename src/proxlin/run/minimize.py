@@ -21,7 +21,7 @@ from proxlin.methods.subproblem.metric import Euclidean
 from proxlin.problem import Problem
 from proxlin.problem.parallel import check_same_call, clock_of, interrupted_together
 from proxlin.problem.rows import evenly_spread
-from proxlin.run.checkpoint import Checkpoints, as_checkpoints, keeper_for, owner_of
+from proxlin.run.checkpoint import Checkpoints, as_checkpoints, owner_of, writer_for
 from proxlin.run.held_out import HeldOut
 from proxlin.run.loop import check_callbacks
 from proxlin.run.method_run import GRADIENT, MethodRun
@@ -115,15 +115,15 @@ def minimize(
     )
     clock = clock_of(problem.communicator)
     judge = None if held_out is None else HeldOut(problem, held_out)
-    keeper = None
+    writer = None
     if checkpoint is not None:
         kept_out = None if judge is None else judge.problem.n_rows
         owner = owner_of(problem, settings, seed, kept_out)
-        keeper = keeper_for(as_checkpoints(checkpoint), owner, problem.communicator)
+        writer = writer_for(as_checkpoints(checkpoint), owner, problem.communicator)
     budget = Budget(limit, max_iter, clock)
-    run = MethodRun(problem, settings, budget, tol, functions, held_out=judge, keeper=keeper)
+    run = MethodRun(problem, settings, budget, tol, functions, held_out=judge, writer=writer)
     with _flushed_denormals(), interrupted_together(clock):
-        with keeper or nullcontext():
+        with writer or nullcontext():
             result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
         if polish and result.status in _POLISHED:
             exact = MethodRun(

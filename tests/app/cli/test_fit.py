@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxlin.estimators import RobustRegressor, regression_learner
 from proxlin.estimators.net_fit import regression_problem
-from proxlin.run.checkpoint import Keeper
+from proxlin.run.checkpoint import CheckpointWriter
 from tests.app.tabular.houses import houses
 
 
@@ -258,18 +258,18 @@ def test_any_small_table_ends_with_success_or_code_2(run, tmp_path, rows):
 
 
 def test_an_interrupted_fit_goes_on_from_its_checkpoint(run, house_file, tmp_path, monkeypatch):
-    due = Keeper.due
+    due = CheckpointWriter.due
 
-    def pressed(keeper, step):
+    def pressed(writer, step):
         if step == 5:
             os.kill(os.getpid(), signal.SIGINT)
-        return due(keeper, step)
+        return due(writer, step)
 
     place, kept = tmp_path / "model", tmp_path / "kept"
     arguments = ("fit", house_file, "--targets", "price", "--hidden", "4", "--seconds", "3")
     arguments += ("--out", place, "--checkpoint", kept)
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "due", pressed)
+        patch.setattr(CheckpointWriter, "due", pressed)
         code, _, error = run(*arguments)
     assert code == 130
     assert error.endswith("the same command goes on from the checkpoint.\n")

@@ -2,15 +2,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from proxlin.run.checkpoint import Keeper
+from proxlin.run.checkpoint import CheckpointWriter
 
 
 @contextmanager
 def waiting():
     """Every checkpoint is on the disk before the next step, however slow the disk is."""
-    real = Keeper.keep
+    real = CheckpointWriter.keep
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Keeper, "keep", lambda *given, wait=False: real(*given, wait=True))
+        patch.setattr(CheckpointWriter, "keep", lambda *given, wait=False: real(*given, wait=True))
         yield
 
 

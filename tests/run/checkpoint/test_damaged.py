@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from proxlin import Adam, Checkpoints, Ridge, minimize
 from proxlin.errors import CheckpointError
-from proxlin.run.checkpoint.folder import FORMAT, Shelf
-from proxlin.run.storage import without_checksum, dump_checked
+from proxlin.run.checkpoint.folder import FORMAT, CheckpointFolder
+from proxlin.run.storage import dump_checked, without_checksum
 from tests.run.checkpoint.conftest import waiting
 from tests.run.checkpoint.runs import CrashError, problem, run, timeless
 
@@ -23,7 +23,7 @@ def broken_off(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     with waiting(), pytest.raises(CrashError):
         run("adam", checkpoint=Checkpoints(folder, every_steps=9), crash_at=20)
-    assert Shelf(folder).numbers() == [1, 2]
+    assert CheckpointFolder(folder).numbers() == [1, 2]
     return folder
 
 
@@ -76,7 +76,7 @@ DAMAGE = [
 
 @pytest.mark.parametrize(("damage", "suffix", "words"), DAMAGE)
 def test_the_checkpoint_before_is_used(damage, suffix, words, folder, caplog):
-    spoilt = Shelf(folder).path(2, suffix)
+    spoilt = CheckpointFolder(folder).path(2, suffix)
     damage(spoilt)
     with caplog.at_level(logging.WARNING, logger="proxlin"):
         found = run("adam", checkpoint=folder)
@@ -89,8 +89,8 @@ def test_the_checkpoint_before_is_used(damage, suffix, words, folder, caplog):
 
 
 def test_without_any_whole_one_the_error_says_what_is_wrong_with_each(folder, caplog):
-    truncate(Shelf(folder).path(1))
-    flip(Shelf(folder).path(2, "safetensors"))
+    truncate(CheckpointFolder(folder).path(1))
+    flip(CheckpointFolder(folder).path(2, "safetensors"))
     with pytest.raises(CheckpointError, match="empty this one to begin anew") as caught:
         run("adam", checkpoint=folder)
     assert "checkpoint-000001.json is damaged" in str(caught.value)
@@ -101,15 +101,15 @@ def test_without_any_whole_one_the_error_says_what_is_wrong_with_each(folder, ca
 @settings(max_examples=60, deadline=None)
 @given(place=st.integers(min_value=0), bit=st.integers(0, 7), suffix=st.sampled_from(["json", "t"]))
 def test_no_flipped_bit_is_taken_for_the_truth(broken_off, place, bit, suffix):
-    shelf = Shelf(broken_off)
-    path = shelf.path(2, "json" if suffix == "json" else "safetensors")
-    told, content = shelf.read(2)[0].tree, path.read_bytes()
+    folder = CheckpointFolder(broken_off)
+    path = folder.path(2, "json" if suffix == "json" else "safetensors")
+    told, content = folder.read(2)[0].tree, path.read_bytes()
     spoilt = bytearray(content)
     spoilt[place % len(spoilt)] ^= 1 << bit
     try:
         path.write_bytes(spoilt)
         try:
-            found = shelf.read(2)[0].tree
+            found = folder.read(2)[0].tree
         except CheckpointError:
             return
         assert found == told  # such as a blank in the place of the last line break
@@ -143,4 +143,4 @@ def test_the_checkpoint_of_another_run_is_refused(other, words, folder):
         minimize(task, method, max_iter=40, max_seconds=None, seed=seed, checkpoint=folder)
     assert words in str(caught.value)
     assert torch.equal(task.theta(), before)
-    assert Shelf(folder).numbers() == [1, 2]
+    assert CheckpointFolder(folder).numbers() == [1, 2]

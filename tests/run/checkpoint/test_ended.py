@@ -7,14 +7,14 @@ import torch
 
 from proxlin import MBO, SADM, Adam, Checkpoints, Status, minimize
 from proxlin.errors import CheckpointError, InvalidInputError
-from proxlin.run.checkpoint.folder import Shelf
-from proxlin.run.checkpoint.keeper import Keeper
+from proxlin.run.checkpoint.folder import CheckpointFolder
+from proxlin.run.checkpoint.writer import CheckpointWriter
 from tests.run.checkpoint.runs import CrashError, problem, run, timeless
 
 
 def stored(folder, number=None):
-    shelf = Shelf(folder)
-    return shelf.read(number or shelf.numbers()[-1])[0].tree["entries"]
+    folder = CheckpointFolder(folder)
+    return folder.read(number or folder.numbers()[-1])[0].tree["entries"]
 
 
 class NoSteps(Adam):
@@ -112,9 +112,9 @@ def test_the_start_is_the_one_of_the_first_call(tmp_path):
 @pytest.mark.parametrize("keep", [1, 2, 4])
 def test_the_latest_are_kept_and_the_others_removed(keep, tmp_path):
     run("adam", checkpoint=Checkpoints(tmp_path, every_steps=1, keep=keep))
-    numbers = Shelf(tmp_path).numbers()
+    numbers = CheckpointFolder(tmp_path).numbers()
     assert len(numbers) == keep
-    assert numbers == Shelf(tmp_path).numbers("safetensors")
+    assert numbers == CheckpointFolder(tmp_path).numbers("safetensors")
     assert stored(tmp_path)["used"][0] == 40
     assert stored(tmp_path)["status"] == "ITERATIONS"
 
@@ -124,23 +124,23 @@ def test_a_second_part_of_a_run_removes_those_of_the_first(tmp_path):
     kept = Checkpoints(tmp_path, every_steps=4)
     with pytest.raises(CrashError):
         run("adam", checkpoint=kept, crash_at=20)
-    before = Shelf(tmp_path).numbers()
+    before = CheckpointFolder(tmp_path).numbers()
     run("adam", checkpoint=kept)
-    assert len(Shelf(tmp_path).numbers()) == 2
-    assert min(Shelf(tmp_path).numbers()) > max(before)
+    assert len(CheckpointFolder(tmp_path).numbers()) == 2
+    assert min(CheckpointFolder(tmp_path).numbers()) > max(before)
 
 
 def test_intervals_of_time(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("proxlin.run.checkpoint.keeper.time.monotonic", lambda: now[0])
-    keeper = Keeper(Checkpoints(tmp_path, every_seconds=30), {})
-    with keeper:
-        keeper.begin(0, {})
-        assert not keeper.due(1000)
+    monkeypatch.setattr("proxlin.run.checkpoint.writer.time.monotonic", lambda: now[0])
+    writer = CheckpointWriter(Checkpoints(tmp_path, every_seconds=30), {})
+    with writer:
+        writer.begin(0, {})
+        assert not writer.due(1000)
         now[0] = 30.0
-        assert keeper.due(1)
-        keeper.keep(1, {}, wait=True)
-        assert not keeper.due(1000)
+        assert writer.due(1)
+        writer.keep(1, {}, wait=True)
+        assert not writer.due(1000)
 
 
 def test_never_two_at_once(tmp_path, monkeypatch):
@@ -150,14 +150,14 @@ def test_never_two_at_once(tmp_path, monkeypatch):
         going.set()
         assert ended.wait(60)
 
-    monkeypatch.setattr(Shelf, "write", slow)
-    with Keeper(Checkpoints(tmp_path, every_steps=1), {}) as keeper:
-        keeper.keep(1, {})
+    monkeypatch.setattr(CheckpointFolder, "write", slow)
+    with CheckpointWriter(Checkpoints(tmp_path, every_steps=1), {}) as writer:
+        writer.keep(1, {})
         assert going.wait(60)
-        assert not keeper.due(100)  # the first is still being written
+        assert not writer.due(100)  # the first is still being written
         ended.set()
-        assert keeper.wait() == []
-        assert keeper.due(100)
+        assert writer.wait() == []
+        assert writer.due(100)
 
 
 class Odd(Adam):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from proxlin import Adam, Checkpoints, Status, minimize
-from proxlin.run.checkpoint.folder import Shelf
+from proxlin.run.checkpoint.folder import CheckpointFolder
 from tests.run.checkpoint.runs import CrashError, problem, run, timeless
 
 pytestmark = pytest.mark.usefixtures("in_turn")
@@ -72,12 +72,12 @@ def test_what_was_kept_before_the_disk_filled_up_is_gone_on_from(small_disk):
             problem(), Adam(batch_size=32), max_seconds=None, max_iter=40, callbacks=[trouble],
             checkpoint=kept,
         )  # fmt: skip
-    assert Shelf(folder).numbers() == [1, 2]  # of the steps 4 and 8
+    assert CheckpointFolder(folder).numbers() == [1, 2]  # of the steps 4 and 8
     (small_disk / "filler").unlink()
     found = run("adam", checkpoint=kept)
     assert torch.equal(found.theta, run("adam").theta)
     assert found.remarks == ()
-    assert len(Shelf(folder).numbers()) == 2
+    assert len(CheckpointFolder(folder).numbers()) == 2
 
 
 def test_a_limit_on_the_size_of_files(tmp_path):

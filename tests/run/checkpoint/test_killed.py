@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxlin.errors import InvalidInputError
-from proxlin.run.checkpoint.folder import Shelf
+from proxlin.run.checkpoint.folder import CheckpointFolder
 from tests.run.checkpoint.child import fingerprint
 from tests.run.checkpoint.runs import run
 
@@ -74,7 +74,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(tmp_pa
                 reached = int(child.wait_for("step"))
             time.sleep(chance.uniform(0, 0.3))
             assert child.end(signal.SIGKILL) == -signal.SIGKILL
-    assert Shelf(tmp_path).numbers()
+    assert CheckpointFolder(tmp_path).numbers()
     assert result_of(tmp_path, "--every", "5") == whole
 
 
@@ -89,20 +89,20 @@ def test_a_kill_while_writing_leaves_the_checkpoint_before(flush, left, tmp_path
         child.wait_for("stalled")
         child.end(signal.SIGKILL)
     assert any(path.name.endswith(left) for path in tmp_path.iterdir())
-    assert Shelf(tmp_path).numbers() == [1]
+    assert CheckpointFolder(tmp_path).numbers() == [1]
     assert result_of(tmp_path, "--every", "10") == whole
     assert not any(path.name.endswith(".part") for path in tmp_path.iterdir())
-    assert Shelf(tmp_path).numbers() == Shelf(tmp_path).numbers("safetensors")
+    assert CheckpointFolder(tmp_path).numbers() == CheckpointFolder(tmp_path).numbers("safetensors")
 
 
 def test_sigterm_writes_a_last_checkpoint_and_ends_the_process(tmp_path, whole):
     with Child(tmp_path, "--pause", "0.2") as child:  # no checkpoints but the last one
         while int(child.wait_for("step")) < 14:
-            assert Shelf(tmp_path).numbers() == []
+            assert CheckpointFolder(tmp_path).numbers() == []
         assert child.end(signal.SIGTERM) == -signal.SIGTERM
         assert "result" not in child.process.stdout.read()
-    assert Shelf(tmp_path).numbers() == [1]
-    parts, about = Shelf(tmp_path).read(1)
+    assert CheckpointFolder(tmp_path).numbers() == [1]
+    parts, about = CheckpointFolder(tmp_path).read(1)
     assert parts.tree["entries"]["status"] == "INTERRUPTED"
     assert parts.tree["entries"]["used"][0] >= 14
     assert about["owner"]["rows"] == 120

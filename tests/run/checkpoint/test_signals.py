@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from proxlin import Checkpoints, Status, minimize
-from proxlin.app.cli.session import Interrupts
-from proxlin.run.checkpoint.folder import Shelf
+from proxlin.app.cli.interrupts import Interrupts
+from proxlin.run.checkpoint.folder import CheckpointFolder
 from tests.run.checkpoint.runs import CASES, problem, run, timeless
 
 ONLY_THE_LAST = {"every_seconds": None, "every_steps": None}
@@ -46,14 +46,14 @@ def test_ctrl_c_keeps_the_run_and_returns_the_best_so_far(tmp_path):
 def test_the_second_ctrl_c_does_not_wait_and_keeps_nothing_half_done(tmp_path):
     found = sent(tmp_path, signal.SIGINT, signal.SIGINT)
     assert found.status is Status.INTERRUPTED
-    assert Shelf(tmp_path).numbers() == []
+    assert CheckpointFolder(tmp_path).numbers() == []
 
 
 def test_sigterm_reaches_the_handler_that_was_there(tmp_path):
     seen = []
 
     def handler(number, _frame):
-        seen.append((number, Shelf(tmp_path).numbers()))
+        seen.append((number, CheckpointFolder(tmp_path).numbers()))
 
     before = signal.signal(signal.SIGTERM, handler)
     try:
@@ -70,7 +70,7 @@ def test_ctrl_c_reaches_the_command_that_waits_for_it(tmp_path):
     with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
         sent(tmp_path, signal.SIGINT)
     assert interrupts.hit
-    assert Shelf(tmp_path).numbers() == [1]
+    assert CheckpointFolder(tmp_path).numbers() == [1]
     assert is_whole(run("probed layered", checkpoint=tmp_path))
 
 
@@ -100,4 +100,4 @@ def test_a_run_in_another_thread_leaves_signals_alone_and_is_kept(tmp_path):
     thread.start()
     thread.join()
     assert torch.equal(found[0].theta, run("adam").theta)
-    assert Shelf(tmp_path).numbers()
+    assert CheckpointFolder(tmp_path).numbers()

@@ -21,7 +21,7 @@ from proxlin.app.tabular.numbers import Reading
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import estimator_state, restore_estimator
-from proxlin.run.storage import digest, without_checksum, dump_checked
+from proxlin.run.storage import digest, dump_checked, without_checksum
 
 FORMAT = 1  # of the folder; one of a later format is not read
 

@@ -11,8 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from proxlin.errors import InvalidInputError
-from proxlin.run.storage import flush_folder, write_whole
-from proxlin.run.storage import locked
+from proxlin.run.storage import flush_folder, locked, write_whole
 
 MODEL, ARRAYS = "model.json", "model.safetensors"
 FILES = (MODEL, ARRAYS, "metrics.json", "predictions.csv", "report.html")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from proxlin.run.checkpoint.keeper import Keeper
-from proxlin.run.checkpoint.owner import owner_of
-from proxlin.run.checkpoint.parts import Parts, put_together, take_apart
-from proxlin.run.checkpoint.resume import check_objective, still_over
+from proxlin.run.checkpoint.same_run import check_objective, owner_of, still_over
+from proxlin.run.checkpoint.serialize import Serialized, restore, serialize
 from proxlin.run.checkpoint.settings import Checkpoints, as_checkpoints
-from proxlin.run.checkpoint.shared import keeper_for
+from proxlin.run.checkpoint.writer import CheckpointWriter, writer_for
 
 __all__ = [
+    "CheckpointWriter",
     "Checkpoints",
-    "Keeper",
-    "Parts",
+    "Serialized",
     "as_checkpoints",
     "check_objective",
-    "keeper_for",
     "owner_of",
-    "put_together",
+    "restore",
+    "serialize",
     "still_over",
-    "take_apart",
+    "writer_for",
 ]

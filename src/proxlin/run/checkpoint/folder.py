@@ -16,16 +16,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from proxlin.errors import CheckpointError
-from proxlin.run.checkpoint.parts import Parts
-from proxlin.run.storage import digest, without_checksum, dump_checked
-from proxlin.run.storage import clear_parts, write_whole
+from proxlin.run.checkpoint.serialize import Serialized
+from proxlin.run.storage import clear_parts, digest, dump_checked, without_checksum, write_whole
 
 FORMAT = 1  # of the files; a change that older versions cannot read raises it
 
 _NAME = re.compile(r"checkpoint-(\d+)\.(json|safetensors)")
 
 
-class Shelf:
+class CheckpointFolder:
     """The checkpoints of one folder, by number; a later one has a higher number."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,14 +32,14 @@ class Shelf:
 
     def numbers(self, suffix: str = "json") -> list[int]:
         """The numbers of the checkpoints that were finished, lowest first."""
-        found = [_NAME.fullmatch(path.name) for path in self.folder.glob("checkpoint-*")]
-        return sorted(int(name[1]) for name in found if name and name[2] == suffix)
+        matches = [_NAME.fullmatch(path.name) for path in self.folder.glob("checkpoint-*")]
+        return sorted(int(name[1]) for name in matches if name and name[2] == suffix)
 
     def path(self, number: int, suffix: str = "json") -> Path:
         """Where one of the two files of a checkpoint is or will be."""
         return self.folder / f"checkpoint-{number:06d}.{suffix}"
 
-    def write(self, number: int, parts: Parts, about: Mapping[str, Any]) -> None:
+    def write(self, number: int, parts: Serialized, about: Mapping[str, Any]) -> None:
         """Put both files in their place, the tensors first."""
         tensors = save(parts.tensors)
         write_whole(self.path(number, "safetensors"), tensors)
@@ -56,7 +55,7 @@ class Shelf:
             self.remove(number)  # the tensors alone would only fill the disk
             raise
 
-    def read(self, number: int) -> tuple[Parts, dict[str, Any]]:
+    def read(self, number: int) -> tuple[Serialized, dict[str, Any]]:
         """The memory and what it is about; a `CheckpointError` says what is wrong with a file."""
         content = _content(self.path(number))
         tensors = self.path(number, "safetensors")
@@ -72,7 +71,7 @@ class Shelf:
         if digest(raw) != expected["sha256"]:
             raise CheckpointError(f"{tensors} is damaged: its checksum is wrong.")
         try:
-            return Parts(content["memory"], load(raw)), content["about"]
+            return Serialized(content["memory"], load(raw)), content["about"]
         except SafetensorError as cause:
             raise CheckpointError(f"{tensors} holds no tensors: {cause}.") from cause
 

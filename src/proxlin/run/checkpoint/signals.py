@@ -10,7 +10,7 @@ from types import FrameType
 _Handler = Callable[[int, FrameType | None], object] | int
 
 
-class PatientSignals:
+class DeferredSignals:
     """While they are held, Ctrl-C and SIGTERM only ask for the end; the second one insists."""
 
     def __init__(self) -> None:

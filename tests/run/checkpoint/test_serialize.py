@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proxlin.errors import CheckpointError
 from proxlin.problem.rows import Shuffler
-from proxlin.run.checkpoint import Parts, put_together, take_apart
+from proxlin.run.checkpoint import Serialized, restore, serialize
 
 CPU = torch.device("cpu")
 
@@ -38,9 +38,9 @@ class Memory:
 
 
 def back(memory, fresh):
-    parts = take_apart(memory)
+    parts = serialize(memory)
     tree = json.loads(json.dumps(parts.tree, allow_nan=False))
-    return put_together(fresh, Parts(tree, parts.tensors), CPU)
+    return restore(fresh, Serialized(tree, parts.tensors), CPU)
 
 
 def test_every_kind_of_field_comes_back():
@@ -99,7 +99,7 @@ def test_records_come_back_with_their_gaps(records):
 
 def test_a_long_history_is_kept_in_columns():
     records = [{"iteration": i, "objective": 1 / (i + 1)} for i in range(1000)]
-    parts = take_apart({"records": records})
+    parts = serialize({"records": records})
     assert len(json.dumps(parts.tree)) < 200
     found = back({"records": records}, {"records": []})["records"]
     assert found == records
@@ -108,9 +108,9 @@ def test_a_long_history_is_kept_in_columns():
 
 def test_what_was_taken_does_not_change_with_the_memory():
     memory = Memory()
-    parts = take_apart(memory)
+    parts = serialize(memory)
     memory.theta += 1
-    assert torch.equal(put_together(Memory(), parts, CPU).theta, torch.zeros(3))
+    assert torch.equal(restore(Memory(), parts, CPU).theta, torch.zeros(3))
 
 
 @dataclass(frozen=True)
@@ -160,4 +160,4 @@ def test_what_does_not_fit_is_refused(told, fresh, words):
 
 def test_what_cannot_be_kept_is_named():
     with pytest.raises(CheckpointError, match=r"state.1 is a set. Make it a dataclass"):
-        take_apart({"state": [1, {1, 2}]})
+        serialize({"state": [1, {1, 2}]})

@@ -1,4 +1,4 @@
-"""Whose checkpoint it is: what must be the same for a run to go on from it."""
+"""Whether a checkpoint belongs to this run, is of the same problem, and was over."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
+from torch import Tensor
+
+from proxlin.errors import CheckpointError
 from proxlin.methods import Method
+from proxlin.methods.contract import Budget, Status
 from proxlin.problem import Problem
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object that does not print its settings
 _LONGEST = 160  # characters of a value that a message shows
+_SAME, _ROUNDING = 1e-3, 1e-6  # of the objective there and of the first one
 
 
 def owner_of(
@@ -48,3 +53,34 @@ def first_difference(owner: Mapping[str, Any], other: Mapping[str, Any]) -> str 
 def _brief(value: Any) -> str:
     text = "none" if value is None else f"{value}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def check_objective(problem: Problem, theta: Tensor, objective: float, first: float) -> None:
+    """Refuse other data: the best point must have the objective that it had."""
+    value = problem.objective(theta)
+    if not abs(value - objective) <= _SAME * abs(objective) + _ROUNDING * abs(first):
+        raise CheckpointError(
+            f"the checkpoint must be of the same problem: its best objective is {objective:.6g},"
+            f" but at that point it is {value:.6g} here. The data or the residual have changed;"
+            " choose another checkpoint folder."
+        )
+
+
+def still_over(memory: Mapping[str, Any], budget: Budget, tol: float | None) -> Status | None:
+    """How the recalled run ended, or None if it was cut short or may now go further."""
+    if memory["status"] is None:
+        return None
+    status = Status[memory["status"]]
+    max_iter, max_seconds = memory["limits"]
+    stationarity = memory["stationarity"]
+    goes_on = {
+        Status.INTERRUPTED: True,
+        Status.ITERATIONS: _raised(budget.max_iter, max_iter),
+        Status.TIME: _raised(budget.max_seconds, max_seconds),
+        Status.CONVERGED: tol is None or stationarity is None or stationarity > tol,
+    }
+    return None if goes_on.get(status) else status
+
+
+def _raised(limit: float | None, before: float) -> bool:
+    return limit is None or limit > before

@@ -1,4 +1,4 @@
-"""How each coordinate shares itself out: w = t x + s x^(r-1), solved for many coordinates at once.
+"""One equation for each coordinate, w = t x + s x^(r-1), solved for many coordinates at once.
 
 Here x is the unit dual vector of the solution: u = s x^(r-1) is the proximal point, y = t x the
 point of the dual ball, 1/p + 1/r = 1, and sum(x^r) = 1 at the right s. With a = min(p, r) - 1,
@@ -44,7 +44,7 @@ class PowerSums(NamedTuple):
     r_steep: Tensor  # w^(2r-2)
 
 
-class Law(Protocol):
+class CoordinateSolver(Protocol):
     """The coordinates of a block of vectors, for one exponent."""
 
     settled: bool  # whether the last trial was exact up to rounding
@@ -55,11 +55,11 @@ class Law(Protocol):
     def trial(self, s: Tensor) -> Trial:
         """Weights and rates at the norms s; they live in buffers and may be overwritten."""
 
-    def share(self, s: Tensor, *, dual: bool) -> Tensor:
+    def fraction(self, s: Tensor, *, dual: bool) -> Tensor:
         """u/w, or y/w if `dual`, at norms s close to the last trial; to be called last."""
 
 
-class QuadraticLaw:
+class QuadraticSolver:
     """p = 3/2 and p = 3: linear * z + square * z^2 = w has z = 2w / (linear + q) in closed form.
 
     p = 3/2 has x = z, linear = t, square = s; p = 3 has x = z^2, linear = s, square = t.
@@ -75,7 +75,7 @@ class QuadraticLaw:
         self._above_two = p > 2
 
     def power_sums(self) -> PowerSums:
-        """See Law."""
+        """See CoordinateSolver."""
         w = self._w
         three_halves = _row_sum(torch.sqrt(w, out=self._q).mul_(w))
         square = torch.mul(w, w, out=self._half)
@@ -86,7 +86,7 @@ class QuadraticLaw:
         return PowerSums(three_halves, one, three, four)
 
     def trial(self, s: Tensor) -> Trial:
-        """See Law."""
+        """See CoordinateSolver."""
         q, half = self._solve(s)
         weight = torch.mul(half, half, out=self._cube).mul_(half)
         eight = torch.full_like(s, 8.0)
@@ -94,8 +94,8 @@ class QuadraticLaw:
             return Trial(weight, eight, q.reciprocal_(), 2.0 * s)
         return Trial(weight, eight, half.div_(q), 4.0 * s)
 
-    def share(self, s: Tensor, *, dual: bool) -> Tensor:
-        """See Law."""
+    def fraction(self, s: Tensor, *, dual: bool) -> Tensor:
+        """See CoordinateSolver."""
         coefficient = self._t if dual else s
         if dual != self._above_two:  # the linear term
             q = self._root(s).add_(coefficient)
@@ -115,7 +115,7 @@ class QuadraticLaw:
         return q, torch.div(self._w, half, out=half)
 
 
-class LogLaw:
+class LogSolver:
     """Every other exponent: a k + b log2(1 + 2^k) = xi with k = log2(share / (1 - share)).
 
     The left side is convex and increasing in k with slopes between a and 1, and
@@ -141,7 +141,7 @@ class LogLaw:
         torch.log2(w, out=self._logs)
 
     def power_sums(self) -> PowerSums:
-        """See Law."""
+        """See CoordinateSolver."""
         a, w, product = self._a, self._w, self._next
         low = torch.mul(self._logs, a, out=self._xi).exp2_()  # w^(min(p, r) - 1)
         low_sum, low_steep = _row_sum(torch.mul(low, w, out=product)), _row_sum(low.mul_(low))
@@ -153,7 +153,7 @@ class LogLaw:
         return PowerSums(low_sum, low_steep, high_sum, high_steep)
 
     def trial(self, s: Tensor) -> Trial:
-        """See Law."""
+        """See CoordinateSolver."""
         self.settled = self._started
         if self._started:
             self._advance(s)
@@ -165,8 +165,8 @@ class LogLaw:
         rate = torch.div(taker, self._slope, out=self._next)
         return Trial(weight, 1.0 / (s * self._t), rate, torch.ones_like(s))
 
-    def share(self, s: Tensor, *, dual: bool) -> Tensor:
-        """See Law."""
+    def fraction(self, s: Tensor, *, dual: bool) -> Tensor:
+        """See CoordinateSolver."""
         if not self._advance(s):
             self._correct(self._exact)
         k = self._k.neg_() if dual == self._above_two else self._k

@@ -1,4 +1,4 @@
-"""What a run remembers, taken apart into tensors and JSON, and put together again.
+"""What a run remembers as tensors and JSON, and back.
 
 Nothing is ever built from a file alone: its content is put into a memory that was made afresh, and
 refused where it does not fit.
@@ -9,33 +9,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from proxlin.errors import CheckpointError
-from proxlin.run.checkpoint.table import Record, is_table, read_table, store_table
 
+Record = dict[str, float]
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]  # what JSON can hold
 
 
 @dataclass
-class Parts:
+class Serialized:
     """A memory as a tree of JSON whose leaves name the tensors."""
 
     tree: Plain = None
     tensors: dict[str, Tensor] = field(default_factory=dict)  # by the path to where they belong
 
 
-def take_apart(memory: Any) -> Parts:
+def serialize(memory: Any) -> Serialized:
     """Copies of all that the memory holds; later changes of it do not reach them."""
-    parts = Parts()
+    parts = Serialized()
     parts.tree = _store(memory, "", parts.tensors)
     return parts
 
 
-def put_together(fresh: Any, parts: Parts, device: torch.device) -> Any:
+def restore(fresh: Any, parts: Serialized, device: torch.device) -> Any:
     """The memory that was taken apart, in the objects of `fresh` wherever it has some.
 
     An empty tensor, list or dict and None in `fresh` stand for what was not known yet.
@@ -55,7 +56,7 @@ def _store(value: Any, path: str, tensors: dict[str, Tensor]) -> Plain:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"entries": _store_named(value.items(), path, tensors)}
     if is_dataclass(value) and not isinstance(value, type):
-        named = [(one.name, getattr(value, one.name)) for one in fields(value)]
+        named = [(item.name, getattr(value, item.name)) for item in fields(value)]
         return {"fields": _store_named(named, path, tensors), "of": type(value).__name__}
     raise CheckpointError(
         f"a checkpoint keeps tensors, numbers, text, generators, lists, dicts and dataclasses of"
@@ -64,9 +65,9 @@ def _store(value: Any, path: str, tensors: dict[str, Tensor]) -> Plain:
 
 
 def _store_list(values: Sequence[Any], path: str, tensors: dict[str, Tensor]) -> Plain:
-    if is_table(values):
-        return store_table(values, path, tensors)
-    return [_store(one, f"{path}.{i}", tensors) for i, one in enumerate(values)]
+    if _is_table(values):
+        return _store_table(values, path, tensors)
+    return [_store(value, f"{path}.{i}", tensors) for i, value in enumerate(values)]
 
 
 def _store_tensor(
@@ -108,7 +109,7 @@ class _Reader:
             "entries": self._entries,
             "fields": self._fields,
         }
-        kind = next((one for one in kinds if isinstance(stored, dict) and one in stored), "")
+        kind = next((name for name in kinds if isinstance(stored, dict) and name in stored), "")
         return kinds.get(kind, self._leaf)(fresh, stored, path)
 
     def _leaf(self, fresh: Any, stored: Any, path: str) -> Any:
@@ -140,7 +141,7 @@ class _Reader:
         kind = type(fresh)
         if not is_dataclass(kind) or kind.__name__ != stored["of"]:
             raise _misfit(path, kind.__name__, stored["of"])
-        now = {one.name: getattr(fresh, one.name) for one in fields(kind)}
+        now = {item.name: getattr(fresh, item.name) for item in fields(kind)}
         values = self._named(now, stored["fields"], path)
         if kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             return replace(fresh, **values)
@@ -151,7 +152,7 @@ class _Reader:
     def _table(self, fresh: Any, stored: Any, path: str) -> list[Record]:
         if fresh is not None and fresh != []:
             raise _misfit(path, type(fresh).__name__, "a table")
-        return read_table(stored, self.tensors)
+        return _read_table(stored, self.tensors)
 
     def _entries(self, fresh: Any, stored: Any, path: str) -> dict[str, Any]:
         if fresh is None or fresh == {}:
@@ -173,7 +174,7 @@ class _Reader:
             wanted = f"{len(fresh)} parts" if sized else type(fresh).__name__
             raise _misfit(path, wanted, f"{len(stored)} parts")
         pairs = enumerate(zip(fresh, stored, strict=True))
-        return type(fresh)([self.read(one, other, f"{path}.{i}") for i, (one, other) in pairs])
+        return type(fresh)([self.read(new, old, f"{path}.{i}") for i, (new, old) in pairs])
 
 
 def _sort(value: Any) -> type:
@@ -187,3 +188,47 @@ def _describe(tensor: Tensor) -> str:
 
 def _misfit(path: str, expected: str, got: str) -> CheckpointError:
     return CheckpointError(f"{path.lstrip('.')} must be {expected}; the checkpoint has {got}.")
+
+
+# Records of numbers are kept as columns: a long history takes moments instead of seconds.
+
+
+def _is_table(values: Sequence[Any]) -> bool:
+    """Whether all are dicts of numbers by name, and there is something to keep."""
+    return all(
+        isinstance(record, dict)
+        and record
+        and all(type(name) is str and type(cell) in (int, float) for name, cell in record.items())
+        for record in values
+    ) and bool(values)
+
+
+def _store_table(
+    records: Sequence[Record], path: str, tensors: dict[str, Tensor]
+) -> dict[str, Any]:
+    """Put a column for each name into `tensors`, int64 or float64, and one for its gaps if any."""
+    names = dict.fromkeys(name for record in records for name in record)
+    for name in names:
+        cells = [record.get(name) for record in records]
+        given = [cell is not None for cell in cells]
+        whole = all(cell is None or isinstance(cell, int) for cell in cells)
+        filled = [0 if cell is None else cell for cell in cells]
+        kind = torch.int64 if whole else torch.float64
+        tensors[f"{path}.{name}"] = torch.tensor(filled, dtype=kind)
+        if not all(given):
+            tensors[f"{path}?{name}"] = torch.tensor(given)
+    return {"table": path, "columns": list(names)}
+
+
+def _read_table(stored: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[Record]:
+    """The records that `_store_table` took apart."""
+    columns = []
+    for name in stored["columns"]:
+        path = stored["table"]
+        gaps = tensors.get(f"{path}?{name}")
+        given = repeat(True) if gaps is None else gaps.tolist()
+        columns.append(zip(tensors[f"{path}.{name}"].tolist(), given, strict=False))
+    return [
+        {name: cell for name, (cell, given) in zip(stored["columns"], row, strict=True) if given}
+        for row in zip(*columns, strict=True)
+    ]

@@ -1,27 +1,31 @@
-"""Keeper: writes the checkpoints of one run beside it, and finds the one to go on from."""
+"""CheckpointWriter: writes the checkpoints of one run, and finds the one to go on from."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from proxlin.errors import CheckpointError
-from proxlin.run.checkpoint.folder import Shelf
-from proxlin.run.checkpoint.owner import first_difference
-from proxlin.run.checkpoint.parts import Parts, take_apart
+from proxlin.errors import CheckpointError, InvalidInputError
+from proxlin.problem.parallel import Communicator
+from proxlin.run.checkpoint.folder import CheckpointFolder
+from proxlin.run.checkpoint.same_run import first_difference
+from proxlin.run.checkpoint.serialize import Serialized, serialize
 from proxlin.run.checkpoint.settings import Checkpoints
-from proxlin.run.checkpoint.signals import PatientSignals
+from proxlin.run.checkpoint.signals import DeferredSignals
 from proxlin.run.storage import locked
 
 _LOG = logging.getLogger("proxlin")
 
+T = TypeVar("T")
 
-class Keeper:
+
+class CheckpointWriter:
     """Holds the folder while a run goes on; writes at most one checkpoint at a time.
 
     The memory is copied between two steps and written by a thread while the next ones are taken.
@@ -30,18 +34,18 @@ class Keeper:
     def __init__(self, settings: Checkpoints, owner: dict[str, Any]) -> None:
         self.settings = settings
         self.owner = owner
-        self.shelf = Shelf(settings.path)
-        self.signals = PatientSignals()
+        self.folder = CheckpointFolder(settings.path)
+        self.signals = DeferredSignals()
         self._ours: list[int] = []  # numbers of the checkpoints that may be removed in their turn
         self._number = 0  # of the latest checkpoint in the folder
         self._latest = (0, 0.0)  # step and time of the latest one begun
         self._writing: Future[None] | None = None
         self._held = ExitStack()
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> CheckpointWriter:
         try:
             self._held.enter_context(locked(self.settings.path, "another checkpoint folder"))
-            self.shelf.tidy()
+            self.folder.tidy()
         except OSError as cause:
             self._held.close()
             raise CheckpointError(
@@ -68,24 +72,24 @@ class Keeper:
         """Whether a signal wants the run to end after this step."""
         return self.signals.asked is not None
 
-    def newest(self) -> Parts | None:
+    def newest(self) -> Serialized | None:
         """The latest checkpoint of this run that is whole; None in an empty folder.
 
         Files that are not are named in a warning and left where they are.
         """
-        numbers = self.shelf.numbers()
+        numbers = self.folder.numbers()
         self._number = max(numbers, default=0)
         refusals = []
         for number in reversed(numbers):
             try:
-                parts, about = self.shelf.read(number)
+                parts, about = self.folder.read(number)
                 if difference := first_difference(self.owner, about.get("owner", {})):
-                    raise CheckpointError(f"{self.shelf.path(number)} is refused: {difference}.")
+                    raise CheckpointError(f"{self.folder.path(number)} is refused: {difference}.")
             except CheckpointError as refusal:
                 refusals.append(str(refusal))
                 _LOG.warning("%s An older checkpoint is looked for.", refusal)
                 continue
-            self._ours = [one for one in numbers if one <= number]
+            self._ours = [older for older in numbers if older <= number]
             return parts
         if refusals:
             raise CheckpointError(
@@ -96,7 +100,7 @@ class Keeper:
 
     def begin(self, step: int, memory: dict[str, Any]) -> None:
         """Count the intervals from here; a memory that cannot be kept is refused now, not later."""
-        take_apart(memory)
+        serialize(memory)
         self._latest = (step, time.monotonic())
 
     def due(self, step: int) -> bool:
@@ -117,7 +121,7 @@ class Keeper:
         troubles = self.wait()
         self._latest = (step, time.monotonic())
         self._number += 1
-        self._writing = self._threads.submit(self._write, self._number, take_apart(memory))
+        self._writing = self._threads.submit(self._write, self._number, serialize(memory))
         return troubles + (self.wait() if wait else [])
 
     def wait(self) -> list[str]:
@@ -132,9 +136,75 @@ class Keeper:
             " The run went on without it."
         ]
 
-    def _write(self, number: int, parts: Parts) -> None:
+    def _write(self, number: int, parts: Serialized) -> None:
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self.shelf.write(number, parts, {"owner": self.owner, "written": now})
+        self.folder.write(number, parts, {"owner": self.owner, "written": now})
         self._ours.append(number)
         while len(self._ours) > self.settings.keep:
-            self.shelf.remove(self._ours.pop(0))
+            self.folder.remove(self._ours.pop(0))
+
+
+class SharedCheckpointWriter(CheckpointWriter):
+    """A writer on every process; what rank 0 finds and decides counts for all.
+
+    All that a run remembers is the same on every process, so that a run may go on with another
+    number of them. A signal to any one ends the run on all of them after the same step.
+    """
+
+    def __init__(
+        self, settings: Checkpoints, owner: dict[str, Any], communicator: Communicator
+    ) -> None:
+        super().__init__(settings, owner)
+        self._communicator = communicator
+
+    def __enter__(self) -> CheckpointWriter:
+        self._on_first_rank(super().__enter__)
+        if not self._communicator.leads:
+            self.signals.hold()
+        return self
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether a signal to any process wants the run to end after this step."""
+        return any(self._communicator.largest([float(super().asked_to_stop)]))
+
+    def newest(self) -> Serialized | None:
+        """The checkpoint that rank 0 finds."""
+        return self._on_first_rank(super().newest)
+
+    def due(self, step: int) -> bool:
+        """Whether rank 0 finds that it is time."""
+        time_for_it = self._communicator.leads and super().due(step)
+        return any(self._communicator.largest([float(time_for_it)]))
+
+    def keep(self, step: int, memory: dict[str, Any], *, wait: bool = False) -> list[str]:
+        """Rank 0 begins to write; what went wrong is known to all."""
+        write = super().keep
+        return self._on_first_rank(lambda: write(step, memory, wait=wait)) or []
+
+    def _on_first_rank(self, work: Callable[[], T]) -> T | None:
+        """What the work of rank 0 gives or raises, on all processes; a writer stays where it is."""
+        answer: T | None = None
+        refusal: InvalidInputError | None = None
+        if self._communicator.leads:
+            try:
+                answer = work()
+            except InvalidInputError as error:
+                refusal = error
+        shared: T | None = None if isinstance(answer, CheckpointWriter) else answer
+        reason = None if refusal is None else str(refusal)
+        shared, reason = self._communicator.first((shared, reason))
+        if refusal is not None:
+            raise refusal
+        if reason is not None:
+            raise CheckpointError(reason)
+        return shared
+
+
+def writer_for(
+    settings: Checkpoints, owner: dict[str, Any], communicator: Communicator
+) -> CheckpointWriter:
+    """The writer of a run by one process or by several."""
+    if communicator.size == 1:
+        return CheckpointWriter(settings, owner)
+    return SharedCheckpointWriter(settings, owner, communicator)

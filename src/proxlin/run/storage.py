@@ -1,0 +1,145 @@
+"""Files written whole or not at all, folders that one process holds, JSON with a checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import socket
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from proxlin.errors import InvalidInputError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: IO[bytes]) -> None:
+        file.seek(2**20)  # the lock must not cover the text that others are to read
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _try_lock(file: IO[bytes]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+_PART = re.compile(r"\.[0-9a-f]{16}\.part")  # a file of ours that is being written
+_CHECKSUM = "checksum"  # the key under which it stands beside the content
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace the file by `content` at once: readers see the old content or the new, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        with beside.open("xb") as file:  # with the permissions that the user's mask leaves
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+
+
+def clear_parts(folder: Path) -> None:
+    """Remove the files that a killed `write_whole` left half-written in this folder.
+
+    Only for the holder of the folder's lock. Files of other names, folders and links stay.
+    """
+    for path in folder.glob(".*.part"):
+        if _PART.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            path.unlink(missing_ok=True)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make a rename in it last through a power cut, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def locked(folder: Path, instead: str = "another --out") -> Iterator[None]:
+    """Hold the folder, or refuse with a sentence that names who holds it and what to use instead.
+
+    The system frees the lock of a process that dies, however it dies, so that a file left behind
+    keeps nobody out; what is written in it only serves the message. Nothing is written before the
+    lock is held, and never through a link: the libraries for locks empty the file on opening.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _open_lock(folder / "proxlin.lock") as file:
+        try:
+            _try_lock(file)
+        except OSError as cause:
+            file.seek(0)
+            holder = file.read(200).decode(errors="replace").strip() or "another process"
+            raise InvalidInputError(
+                f"{folder} is in use by {holder}. Wait for it to end, or choose {instead}."
+            ) from cause
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def _open_lock(path: Path) -> IO[bytes]:
+    """The lock file, made if there is none; anything but a regular file of one name is refused."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"):
+        flags |= getattr(os, name, 0)
+    refusal = (
+        f"{path} must be a file of proxlin's own; got a link or a special file. Remove it, or"
+        " choose another folder."
+    )
+    if path.is_symlink():
+        raise InvalidInputError(refusal)
+    handle = os.open(path, flags, 0o666)
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(handle)
+        raise InvalidInputError(refusal)
+    return os.fdopen(handle, "a+b")
+
+
+def dump_checked(body: Mapping[str, Any], *, indent: int | None = None) -> bytes:
+    """The body as JSON with its checksum; it must not hold NaN or infinity, which JSON lacks.
+
+    >>> dump_checked({"a": 1})[:24]
+    b'{"a": 1, "checksum": "01'
+    """
+    whole = {**body, _CHECKSUM: _checksum(body)}
+    return json.dumps(whole, indent=indent, allow_nan=False).encode()
+
+
+def without_checksum(whole: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The body of what was read from such JSON; None if its checksum is wrong.
+
+    >>> without_checksum({"a": 2, "checksum": "01"}) is None
+    True
+    """
+    body = {key: value for key, value in whole.items() if key != _CHECKSUM}
+    return body if whole.get(_CHECKSUM) == _checksum(body) else None
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 of the content in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return digest(json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
