@@ -1,16 +1,16 @@
-"""The loss of one row: ||r||_p, or ||r||_2^2 for the smooth baseline."""
+"""The loss of one row: ||r||_p, ||r||_2^2 for the smooth baseline, or the pinball loss."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_exponent
+from proxlin._checks import check_exponent, check_open_interval
 from proxlin.errors import InvalidInputError
-from proxlin.prox import norm, norm_subgradient
+from proxlin.prox import norm, norm_subgradient, prox_norm
 
 Exponent = float | Literal["mse"]
 
@@ -66,6 +66,10 @@ class RowLoss:
             return (1.0 / length).expand_as(size)
         return max(1.0, p - 1.0) * (size / length).pow(p - 2.0) / length
 
+    def prox(self, v: Tensor, step: float | Tensor) -> Tensor:
+        """argmin_u step * ||u||_p + 1/2 ||u - v||_2^2, for each row of v (..., N)."""
+        return prox_norm(v, p=float(self.p), step=step)
+
     def quadratic(
         self, residual: Tensor, floor: float, mean_size: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -78,3 +82,67 @@ class RowLoss:
         if self.p == "mse" or float(self.p) > 2.0:
             return self.value_and_slope(residual)[1], weights
         return weights * residual, weights
+
+
+@dataclass(frozen=True)
+class Pinball:
+    """r -> sum_j (1 - tau) r_j+ + tau r_j-, r = prediction - target: least at the tau-quantile.
+
+    An asymmetric gauge, half of ||r||_1 at tau = 0.5. Several levels stand for the outputs one by
+    one: `Pinball((0.1, 0.9))` for a net with two outputs.
+
+    >>> Pinball(0.9)(torch.tensor([[1.0], [-1.0]]))  # too high by 1, too low by 1
+    tensor([0.1000, 0.9000])
+    """
+
+    tau: float | tuple[float, ...]
+    p: Literal["pinball"] = field(default="pinball", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        levels = self.tau if isinstance(self.tau, tuple | list) else (self.tau,)
+        if not levels:
+            raise InvalidInputError("Pinball(tau=...) must hold a level; got none.")
+        for level in levels:
+            check_open_interval("Pinball(tau=...)", level, 0, 1)
+        if isinstance(self.tau, list):
+            object.__setattr__(self, "tau", tuple(self.tau))
+
+    def levels(self, residual: Tensor) -> Tensor:
+        """tau as a tensor that goes with the rows of `residual` (..., N)."""
+        tau = residual.new_tensor(self.tau)
+        if tau.dim() and len(tau) != residual.shape[-1]:
+            raise InvalidInputError(
+                "Pinball(tau=...) must hold one level for each of the"
+                f" {residual.shape[-1]} outputs; got {len(tau)}."
+            )
+        return tau
+
+    def __call__(self, residual: Tensor) -> Tensor:
+        """The loss of each row of `residual` (..., N), shape (...)."""
+        tau = self.levels(residual)
+        return torch.maximum((1.0 - tau) * residual, -tau * residual).sum(-1)
+
+    def value_and_slope(self, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each row, (B,), and one sub-gradient of it in r, (B, N); 0 at the kink."""
+        tau = self.levels(residual)
+        slope = torch.where(residual > 0, 1.0 - tau, torch.where(residual < 0, -tau, 0.0))
+        return self(residual), slope
+
+    def curvature_weights(
+        self, residual: Tensor, floor: float, mean_size: Tensor | None = None
+    ) -> Tensor:
+        """Half of those of the l1 norm: the loss is |r|/2 + (1/2 - tau) r."""
+        return 0.5 * RowLoss(1.0).curvature_weights(residual, floor, mean_size)
+
+    def quadratic(
+        self, residual: Tensor, floor: float, mean_size: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Slope and weights of the quadratic that majorises the loss at r, both (B, N)."""
+        weights = self.curvature_weights(residual, floor, mean_size)
+        return weights * residual + (0.5 - self.levels(residual)), weights
+
+    def prox(self, v: Tensor, step: float | Tensor) -> Tensor:
+        """argmin_u step * loss(u) + 1/2 ||u - v||_2^2, for each row of v (..., N)."""
+        tau = self.levels(v)
+        step = step.unsqueeze(-1) if isinstance(step, Tensor) and step.dim() else step
+        return v - torch.clamp(v, -tau * step, (1.0 - tau) * step)

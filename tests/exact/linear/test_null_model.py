@@ -8,6 +8,7 @@ import torch
 from proxlin import Box, ElasticNet, GroupLasso, Lasso, NonNegative, Simplex, Status
 from proxlin.exact.linear import solve_linear
 from proxlin.exact.linear.null_model import weighted_center
+from proxlin.problem.loss import RowLoss
 from proxlin.terms import Regularizer
 from tests.exact.linear.oracle import planted
 
@@ -95,5 +96,5 @@ def test_the_weighted_median_is_the_median_of_repeated_rows() -> None:
     _, y = planted(21, 1, 3)
     times = torch.arange(21) % 5
     repeated = y.repeat_interleave(times, 0)
-    assert torch.equal(weighted_center(y, times.double(), mean=False), repeated.median(0).values)
-    assert torch.allclose(weighted_center(y, times.double(), mean=True), repeated.mean(0))
+    assert torch.equal(weighted_center(y, times.double(), RowLoss(1.0)), repeated.median(0).values)
+    assert torch.allclose(weighted_center(y, times.double(), RowLoss("mse")), repeated.mean(0))

@@ -30,6 +30,7 @@ class Coordinates:
     design: Tensor  # (n, k) Z
     target: Tensor  # (n, t) V
     weights: Tensor  # (n,) w s, all > 0, where the w sum to 1
+    row_sizes: Tensor  # (n,) s, by which the rows of Z and V were divided
     damping: Tensor  # (n,) a / w
     directions: Tensor  # (k, r) T with T T^T the pseudo-inverse of Z^T diag(a) Z
     transform: Tensor  # (m + 1 or m, k): [B/size; b] = transform theta, in scaled units
@@ -56,6 +57,13 @@ class Coordinates:
             raw = torch.cat([raw, last[None]])
         theta: Tensor = torch.linalg.lstsq(self.transform, raw, driver="gelsd").solution
         return theta
+
+    def constant(self) -> Tensor:
+        """(k,) the theta with the intercept 1 in scaled units and no features."""
+        last = torch.zeros(len(self.transform), 1, dtype=self.transform.dtype)
+        last[-1] = 1.0
+        theta: Tensor = torch.linalg.lstsq(self.transform, last, driver="gelsd").solution
+        return theta.squeeze(1)
 
     def solve(self, gradient: Tensor) -> Tensor:
         """(Z^T diag(a) Z)^+ times a matrix (k, t)."""
@@ -119,12 +127,14 @@ def choose_coordinates(
         directions = torch.eye(directions.shape[1], dtype=x.dtype)
     else:
         transform = torch.eye(k, dtype=x.dtype)
+    row_sizes = torch.ones_like(weights)
     if homogeneous:
-        weights, damping = _shrink_rows(design, target, weights, damping)
+        weights, damping, row_sizes = _shrink_rows(design, target, weights, damping)
     return Coordinates(
         design,
         target,
         weights,
+        row_sizes,
         damping,
         directions,
         transform,
@@ -138,17 +148,17 @@ def choose_coordinates(
 
 def _shrink_rows(
     design: Tensor, target: Tensor, weights: Tensor, damping: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Divide rows far out by a power of 2 near their size, in place; the new weights, dampings."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Divide rows far out by a power of 2 near their size, in place; weights, dampings, sizes."""
     size = damping.rsqrt()
     if not bool((size > _LARGE).any()):
-        return weights, damping
+        return weights, damping, torch.ones_like(size)
     size = torch.where(size > _LARGE, size.log2().round().exp2(), 1.0)
     for rows in chunks(len(design), design.shape[1]):
         design[rows] /= size[rows, None]
     target /= size[:, None]
     # (w s) (damping s) (z/s) (z/s)^T is what w damping z z^T was.
-    return weights * size, damping * size
+    return weights * size, damping * size, size
 
 
 def _sizes(full: Tensor, sample: Tensor, centre: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from proxlin.exact.linear.lagrangian import Lagrangian, Point
+from proxlin.exact.linear.losses import Quantile
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ def duality_gap(phi: Lagrangian, point: Point, rows: Tensor) -> DualityGap:
             feasible = torch.cat([c, theta[m:]])
             residual = where.design @ feasible - where.target
             value_parts[:m] = 0.5 * quadratic * c.square()
+    if isinstance(loss, Quantile) and loss.bound is not None:
+        # Any point can be lifted to where its rows meet their bounds: the intercept is free.
+        lift = loss.shift(residual, where.row_sizes)
+        feasible = feasible + where.constant()[:, None] * lift
+        residual = residual + lift / where.row_sizes[:, None]
     weights = where.weights[:, None]
     missing = where.design.T @ (weights * rows) + pull
     dual = rows - where.damping[:, None] * (where.design @ where.solve(missing))

@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.prox import dual_exponent, norm, project_ball
 
 
@@ -43,8 +44,12 @@ class Loss(Protocol):
         """(t,) or (1,): sum_i w_i loss*(dual_i) for a feasible dual point."""
 
 
-def loss_for(p: float | str, targets: int) -> Loss:
-    """The loss ||r||_p, or ||r||_2^2 for "mse"; with one target every norm is |r|."""
+def loss_for(row_loss: RowLoss | Pinball, targets: int) -> Loss:
+    """The loss of rows of so many targets; with one target every norm is |r|."""
+    p = row_loss.p
+    if isinstance(row_loss, Pinball):
+        tau = torch.as_tensor(row_loss.tau, dtype=torch.float64)
+        return Quantile(row_loss.levels(tau.new_empty(targets)).expand(targets))
     if p == "mse":
         return Squared()
     if p == 1 or targets == 1:
@@ -78,6 +83,62 @@ class Absolute:
     def conjugate(self, dual: Tensor, weights: Tensor) -> Tensor:
         """0 inside the ball."""
         return dual.new_zeros(dual.shape[1])
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """sum_j (1 - tau_j) r_j+ + tau_j r_j-, for rows on one side of a bound if there is one.
+
+    With a bound c the loss is infinite at r < c (`side` = 1) or r > c (`side` = -1): the conjugate
+    is finite for dual points of any size on that side, and known in closed form.
+    """
+
+    tau: Tensor  # (t,)
+    bound: Tensor | None = None  # (n, t) c
+    side: int = 1
+    smooth = False
+    separable = True
+
+    def value(self, r: Tensor, weights: Tensor) -> Tensor:
+        """The weighted sum for each target; bounds are not looked at."""
+        return weights @ torch.maximum((1.0 - self.tau) * r, -self.tau * r)
+
+    def gradient(self, v: Tensor, rho: float) -> Tensor:
+        """Clip rho v to [-tau, 1 - tau], beyond which only the bound pulls."""
+        inside = torch.minimum(torch.maximum(v * rho, -self.tau), 1.0 - self.tau)
+        if self.bound is None:
+            return inside
+        pull = rho * (v - self.bound)  # what moves v on to the bound
+        return torch.minimum(inside, pull) if self.side > 0 else torch.maximum(inside, pull)
+
+    def curvature(self, v: Tensor, gradient: Tensor, rho: float) -> tuple[Tensor, Tensor | None]:
+        """Rho where the proximal point is at the kink or at the bound, else 0."""
+        free = (gradient == 1.0 - self.tau) | (gradient == -self.tau)
+        return (~free).to(v.dtype).mul_(rho), None
+
+    def excess(self, gradient: Tensor) -> Tensor:
+        """The largest of dual / (1 - tau) and -dual / tau for each target, at least 1."""
+        above, below = gradient / (1.0 - self.tau), -gradient / self.tau
+        sides = [above, below] if self.bound is None else [above if self.side > 0 else below]
+        return torch.stack([side.amax(0) for side in sides]).amax(0).clamp(min=1.0)
+
+    def conjugate(self, dual: Tensor, weights: Tensor) -> Tensor:
+        """0 in [-tau, 1 - tau] without a bound; else sup_r dual r - loss(r) up to the bound."""
+        if self.bound is None:
+            return dual.new_zeros(dual.shape[1])
+        c, above, below = self.bound, dual - (1.0 - self.tau), dual + self.tau
+        if self.side > 0:
+            value = torch.where(c > 0, above * c, below.clamp(max=0.0) * c)
+        else:
+            value = torch.where(c < 0, below * c, above.clamp(min=0.0) * c)
+        return weights @ value
+
+    def shift(self, r: Tensor, sizes: Tensor) -> Tensor:
+        """(t,) what must be added to every row, r in units of `sizes` (n,), to meet the bound."""
+        if self.bound is None:
+            return r.new_zeros(r.shape[1])
+        missing = ((self.bound - r) * sizes[:, None] * self.side).amax(0).clamp(min=0.0)
+        return missing * self.side
 
 
 @dataclass(frozen=True)

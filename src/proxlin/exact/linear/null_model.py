@@ -8,10 +8,11 @@ from torch import Tensor
 
 from proxlin.exact.linear.coordinates import Coordinates
 from proxlin.exact.linear.duality_gap import DualityGap
-from proxlin.exact.linear.losses import Loss
+from proxlin.exact.linear.losses import Loss, Quantile
 from proxlin.exact.linear.multipliers import Multipliers
 from proxlin.exact.linear.penalties import ScaledPenalty
 from proxlin.methods.contract import Budget
+from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.run.loop import Loop
 
 _NEAR = 3.0  # times the strength at which zero turns optimal, guessed from the medians
@@ -35,7 +36,8 @@ def null_model_gap(
     optimal, or no such test is known for h. The steps taken do not count.
     """
     rest = penalty.rest
-    if rest is None or len(where.size) == 0:
+    bounded = isinstance(loss, Quantile) and loss.bound is not None
+    if rest is None or len(where.size) == 0 or bounded:
         return None
     weights = where.weights[:, None]
     features = where.design[:, : penalty.rows]
@@ -83,11 +85,12 @@ def null_model_gap(
     return DualityGap(theta, value, bound - conjugate, dual)
 
 
-def weighted_center(rows: Tensor, weights: Tensor, *, mean: bool) -> Tensor:
-    """(t,) the weighted mean or median of each column."""
-    if mean:
+def weighted_center(rows: Tensor, weights: Tensor, loss: RowLoss | Pinball) -> Tensor:
+    """(t,) the weighted mean of each column for "mse", its quantile or else its median."""
+    if loss.p == "mse":
         return weights @ rows / weights.sum()
     ordered, order = rows.sort(0)
     below = weights[order].cumsum(0)
-    place = (2.0 * below < below[-1]).sum(0).clamp(max=len(rows) - 1)
+    odds = 1.0 / loss.levels(rows) if isinstance(loss, Pinball) else 2.0
+    place = (odds * below < below[-1]).sum(0).clamp(max=len(rows) - 1)
     return ordered.gather(0, place[None]).squeeze(0)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from proxlin._checks import check_finite, check_positive
-from proxlin.errors import InvalidInputError
+from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.exact.linear.coordinates import Coordinates, choose_coordinates, chunks
-from proxlin.exact.linear.losses import loss_for
+from proxlin.exact.linear.losses import Quantile, loss_for
 from proxlin.exact.linear.multipliers import FLOOR, OBJECTIVE, Multipliers
 from proxlin.exact.linear.null_model import null_model_gap, weighted_center
 from proxlin.exact.linear.penalties import is_separable, scaled_penalty
 from proxlin.methods.contract import Budget, Status
-from proxlin.problem.loss import RowLoss
+from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.run.loop import Loop, check_callbacks
 from proxlin.run.result import Callback, Certificate, Result
 from proxlin.terms import Constraint, Regularizer
@@ -48,7 +48,8 @@ def solve_linear(
     x: Tensor,
     y: Tensor,
     *,
-    p: float | Literal["mse"],
+    p: float | Literal["mse"] = 1.0,
+    loss: Pinball | None = None,
     regularizer: Regularizer | None = None,
     constraint: Constraint | None = None,
     fit_intercept: bool = True,
@@ -58,11 +59,15 @@ def solve_linear(
     max_seconds: float | None = None,
     start: tuple[Tensor, Tensor] | None = None,
     callbacks: Iterable[Callback] = (),
+    at_least: Tensor | None = None,
+    at_most: Tensor | None = None,
 ) -> LinearResult:
     """argmin_{B in C, b}  (1/sum w) sum_i w_i ||x_i B + b - y_i||_p + g(B), proven to `tol`.
 
     x is (n, m), y (n, t) or (n,); the norm couples the targets. `p` is a number >= 1, inf, or "mse"
-    for the squared Euclidean norm. Terms act on B (m, t), a parameter named "coef" whose rows are
+    for the squared Euclidean norm; `loss=Pinball(tau)` takes the place of the norm for quantiles,
+    whose fitted values may be kept at or above `at_least`, or at or below `at_most` (n, t), both
+    with an intercept. Terms act on B (m, t), a parameter named "coef" whose rows are
     features; the intercept is never charged for. The status is converged only if a dual point
     proves that the objective is within `tol` of the optimum, relative to it (for fits that are
     all but exact: to 1e-4 of the loss of a constant), or within what rounding alone makes of the
@@ -83,12 +88,12 @@ def solve_linear(
     """
     loop = Loop(Budget(max_seconds, max_iter), check_callbacks(callbacks))
     tol = check_positive("tol", tol)
-    row_loss = RowLoss(p)
+    row_loss = RowLoss(p) if loss is None else loss
     x, y, weights = _read(x, y, sample_weight)
     m, t = x.shape[1], y.shape[1]
     terms = Penalty(Layout(("coef",), ((m, t),)), regularizer, constraint)
-    loss = loss_for(row_loss.p, t)
-    joint = not (loss.separable and is_separable(terms))
+    scaled_loss = loss_for(row_loss, t)
+    joint = not (scaled_loss.separable and is_separable(terms))
     free = regularizer is None and constraint is None
     total = float(weights.sum())
     used = weights > 0
@@ -102,17 +107,23 @@ def solve_linear(
         joint=joint,
         homogeneous=row_loss.p != "mse",
     )
+    bound = _read_bound(at_least, at_most, row_loss, y, fit_intercept=fit_intercept)
+    if bound is not None:
+        assert isinstance(scaled_loss, Quantile)
+        values, side = bound
+        offsets = (values[used] - kept[1]) / where.scale / where.row_sizes[:, None]
+        scaled_loss = replace(scaled_loss, bound=offsets, side=side)
     unit = where.scale.square() if row_loss.p == "mse" else where.scale
     penalty = scaled_penalty(terms, where, unit)
     if start is not None:
         first = where.rescale(*_read_start(start, m, t))
     else:
         first = _least_squares(where) if free else x.new_zeros(where.design.shape[1], t)
-    solver = Multipliers(where, loss, penalty, first, unit=unit, tol=tol)
+    solver = Multipliers(where, scaled_loss, penalty, first, unit=unit, tol=tol)
     best = solver.best
 
     def work() -> Status:
-        null = null_model_gap(where, loss, penalty, unit=unit, tol=tol, budget=loop.budget)
+        null = null_model_gap(where, scaled_loss, penalty, unit=unit, tol=tol, budget=loop.budget)
         if null is not None:
             best.update(null)
         return solver.run(loop)
@@ -122,7 +133,7 @@ def solve_linear(
     if start is not None:
         points.append(_read_start(start, m, t))
     coef, intercept, objective, rounding = _best_of(
-        points, kept, terms, row_loss, fit_intercept=fit_intercept
+        points, kept, terms, row_loss, fit_intercept=fit_intercept, bound=bound, rows=x
     )
     units = unit[:1] if joint else unit
     base = max(objective, FLOOR * float(units @ best.null))
@@ -158,14 +169,17 @@ def _best_of(
     points: list[tuple[Tensor, Tensor | None]],
     data: tuple[Tensor, Tensor, Tensor],
     terms: Penalty,
-    loss: RowLoss,
+    loss: RowLoss | Pinball,
     *,
     fit_intercept: bool,
+    bound: tuple[Tensor, int] | None,
+    rows: Tensor,
 ) -> tuple[Tensor, Tensor, float, float]:
     """B, b, objective and its rounding at the best of these points, as a user would compute it.
 
-    In scaled units a row far out may hide how bad a point is. Points are moved into C first; an
-    intercept that is None is that of the model without features.
+    In scaled units a row far out may hide how bad a point is. Points are moved into C first, and
+    to where all `rows`, also those without a weight, meet the bound; an intercept that is None is
+    that of the model without features.
     """
     x, y, weights = data
     candidates = []
@@ -174,9 +188,11 @@ def _best_of(
         if not fit_intercept:
             intercept = y.new_zeros(y.shape[1])
         elif given is None:
-            intercept = weighted_center(y - x @ moved, weights, mean=loss.p == "mse")
+            intercept = weighted_center(y - x @ moved, weights, loss)
         else:
             intercept = given
+        if bound is not None:
+            intercept = _lifted(rows, moved, intercept, *bound)
         value, rounding = _objective(data, moved, intercept, loss)
         value += float(terms.value(moved.reshape(-1)))
         candidates.append((moved, intercept, value, rounding))
@@ -184,7 +200,7 @@ def _best_of(
 
 
 def _objective(
-    data: tuple[Tensor, Tensor, Tensor], coef: Tensor, intercept: Tensor, loss: RowLoss
+    data: tuple[Tensor, Tensor, Tensor], coef: Tensor, intercept: Tensor, loss: RowLoss | Pinball
 ) -> tuple[float, float]:
     """The mean loss as a user would compute it, and how far rounding alone may move it."""
     x, y, weights = data
@@ -197,6 +213,45 @@ def _objective(
         rounding += float(weights[rows] @ bent.sum(1))
     scale = float(weights.sum())
     return total / scale, torch.finfo(torch.float64).eps * rounding / scale
+
+
+def _lifted(x: Tensor, coef: Tensor, intercept: Tensor, bound: Tensor, side: int) -> Tensor:
+    """The intercept nearest to this one with which all rows meet the bound, rounding included."""
+    eps = torch.finfo(torch.float64).eps
+    missing = torch.zeros_like(intercept)
+    for rows in chunks(len(x), sum(coef.shape)):
+        fitted = x[rows] @ coef + intercept
+        size = x[rows].abs() @ coef.abs() + intercept.abs() + bound[rows].abs()
+        short = side * (bound[rows] - fitted) + (x.shape[1] + 4) * eps * size
+        missing = torch.maximum(missing, short.amax(0))
+    return intercept + side * missing
+
+
+def _read_bound(
+    at_least: Tensor | None,
+    at_most: Tensor | None,
+    loss: RowLoss | Pinball,
+    y: Tensor,
+    *,
+    fit_intercept: bool,
+) -> tuple[Tensor, int] | None:
+    """The bound on fitted values, and on which side of it they must be."""
+    if at_least is None and at_most is None:
+        return None
+    if not isinstance(loss, Pinball) or not fit_intercept or None not in (at_least, at_most):
+        raise CombinationError(
+            "at_least or at_most, one of them, needs loss=Pinball(...) and an intercept, which"
+            " lifts the fit to where the bound is met."
+        )
+    side = 1 if at_most is None else -1
+    values = torch.as_tensor(at_least if at_most is None else at_most).to("cpu", torch.float64)
+    values = values[:, None] if values.dim() == 1 else values
+    if values.shape != y.shape:
+        raise InvalidInputError(
+            f"at_least and at_most must have the shape of y, {tuple(y.shape)}; got"
+            f" {tuple(values.shape)}."
+        )
+    return check_finite("at_least" if side > 0 else "at_most", values), side
 
 
 def _read(x: Tensor, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
