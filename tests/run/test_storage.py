@@ -73,6 +73,7 @@ def holder(tmp_path):
     process.communicate()
 
 
+@pytest.mark.processes
 def test_a_second_process_is_refused_until_the_first_dies(tmp_path, holder):
     with (
         pytest.raises(InvalidInputError, match=f"in use by process {holder.pid} on .*Wait"),

@@ -27,7 +27,6 @@ from proxlin.run.result import Callback, Certificate, Result
 
 _EVALUATION_SHARE = 0.1  # of a time budget goes into evaluating the full objective
 _EVALUATIONS = 20  # of a budget of steps: evaluate after every twentieth of it
-_MOST_RESERVE = 0.3  # of a time budget that is kept back for the last evaluation
 _SAMPLE = 2048  # rows that choose between the candidates at the end
 _PATIENCE = 8  # evaluations without progress that end a run without a budget
 GRADIENT = "a gradient of the loss"
@@ -260,15 +259,9 @@ class MethodRun(Loop):
         return self._take(theta, objective, step)
 
     def _expect(self, cost: float) -> None:
-        """Keep time back for the last evaluation, which costs about as much as this one.
-
-        Never most of the budget: a machine that was busy for a moment must not end the run.
-        """
+        """Keep time back for the last evaluation, which costs about as much as this one."""
         self.cost = cost
-        limit = self.budget.max_seconds
-        self.budget.reserve = (
-            1.2 * cost if limit is None else min(1.2 * cost, _MOST_RESERVE * limit)
-        )
+        self.budget.hold_back(cost)
 
     def _take(self, theta: Tensor, objective: float, step: Step) -> Status | None:
         """Report an evaluated point, and keep it if it is the best."""

@@ -119,11 +119,13 @@ def test_single_precision_and_integers_are_read_exactly() -> None:
 
 def test_result_carries_the_gap_and_the_history() -> None:
     x, y = planted(30, 3, 2)
-    solution = solve_linear(x, y, p=2)
-    result = solution.result()
+    result = solve_linear(x, y, p=2)
     assert result.status is Status.CONVERGED
-    assert result.certificate.value == solution.certificate.value <= 1e-8
-    assert torch.equal(result.theta[:6].reshape(3, 2), solution.coef)
+    assert result.certificate.kind == "duality gap"
+    assert result.certificate.value <= 1e-8
+    assert result.certificate.rows == 30
+    assert torch.equal(result.theta[:6].reshape(3, 2), result.coef)
+    assert torch.equal(result.theta[6:], result.intercept)
     frame = result.history.frame()
     assert frame["gap"].iloc[-1] <= 1e-8
     assert frame["objective"].is_monotonic_decreasing

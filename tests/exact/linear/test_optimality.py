@@ -114,7 +114,7 @@ def test_large_systems_by_conjugate_gradients_reach_the_same_optimum(
 ) -> None:
     x, y = planted(80, 6, 3)
     dense = solve_linear(x, y, p=2, regularizer=GroupLasso(0.1))
-    monkeypatch.setattr("proxlin.exact.linear.curvature._LARGEST", 2)
+    monkeypatch.setattr("proxlin.exact.linear.lagrangian._LARGEST", 2)
     free = solve_linear(x, y, p=2, regularizer=GroupLasso(0.1))
     assert free.status is Status.CONVERGED
     assert free.objective == pytest.approx(dense.objective, rel=2e-8)

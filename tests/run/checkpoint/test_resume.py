@@ -63,9 +63,10 @@ def test_settings_that_print_as_an_address_are_the_same_settings(tmp_path):
 
 def test_what_others_write_below_the_folder_is_left_alone(tmp_path):
     (tmp_path / "other").mkdir()
-    theirs = tmp_path / "other" / ".abc.part"
+    name = ".0123456789abcdef.part"
+    theirs = tmp_path / "other" / name
     theirs.write_text("being written")
-    (tmp_path / ".abc.part").write_text("left by a killed process")
+    (tmp_path / name).write_text("left by a killed process")
     run("adam", checkpoint=tmp_path)
     assert theirs.exists()
-    assert not (tmp_path / ".abc.part").exists()
+    assert not (tmp_path / name).exists()
