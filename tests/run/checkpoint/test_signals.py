@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from proxlin import Checkpoints, Status, minimize
-from proxlin.app.cli.interrupts import Interrupts
+from proxlin.app.cli.session import Interrupts
 from proxlin.run.checkpoint.folder import CheckpointFolder
 from tests.run.checkpoint.runs import CASES, problem, run, timeless
 
