@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from proxlin.paper.config import PAPER_DATASETS, has_images
+from proxlin.paper.grid import PAPER_DATASETS, has_images
 from proxlin.run.storage import write_whole
 
 SEED = 0

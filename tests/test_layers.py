@@ -1,6 +1,7 @@
-"""Imports point one way through the layers of docs/architecture.md."""
+"""docs/architecture.md shows the rooms of src/proxlin, and imports point one way through them."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -8,28 +9,59 @@ import pytest
 import proxlin
 
 ROOT = Path(proxlin.__file__).parent
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+MOST_ROOMS = 16
+# The same idea for another thing: Newton steps of a method and of the linear solver, ...
+SHARED_NAMES = {"columns.py", "newton.py", "parts.py", "rows.py", "table.py"}
 
+
+def tree() -> list[tuple[str, str]]:
+    """Every entry of the tree on the page, with what is said of it: `methods/probed/`, ..."""
+    block = re.search(r"```text\nsrc/proxlin/\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    assert block, "the page has a tree"
+    entries, room = [], ""
+    for line in block.group(1).splitlines():
+        indent, name, purpose = re.fullmatch(r"( +)(\S+) *(.*)", line).groups()
+        room = name if len(indent) == 2 else room
+        entries.append((name if len(indent) == 2 else room + name, purpose))
+    return entries
+
+
+ROOMS = [name for name, _ in tree() if "/" not in name.rstrip("/")]
 # From the ground up. A layer may import itself and what stands before it.
-LAYERS = [
-    "errors",
-    "_checks",
-    "prox",
-    "terms",
-    "data",
-    "models",
-    "problem",
-    "linearize",
-    "methods",
-    "optim",
-    "run",
-    "exact",
-    "estimators",
-    "report",
-    "paper",
-    "app",
-    "__init__",
-    "__main__",
-]
+LAYERS = [re.sub(r"/$|\.py$", "", name) for name in ROOMS] + ["__init__", "__main__"]
+
+
+def test_the_page_shows_every_room_and_no_other() -> None:
+    folders = {path.parent for path in ROOT.rglob("*.py")} - {ROOT}
+    modules = {path.name for path in ROOT.glob("*.py") if not path.name.startswith("__")}
+    present = modules | {f"{path.relative_to(ROOT).as_posix()}/" for path in folders}
+    assert {name for name, _ in tree()} == present
+    assert all(purpose for _, purpose in tree())
+
+
+def test_a_newcomer_need_not_read_more_than_a_few_rooms() -> None:
+    assert len(ROOMS) <= MOST_ROOMS
+
+
+@pytest.mark.parametrize(
+    ("idea", "room"),
+    [
+        ("trust_region", "methods/probed"),
+        ("duality_gap", "exact/linear"),
+        ("dates", "app/tabular"),
+        ("folder", "run/checkpoint"),
+    ],
+)
+def test_the_tree_alone_tells_where_an_idea_lives(idea: str, room: str) -> None:
+    assert (ROOT / room / f"{idea}.py").exists()
+
+
+def test_two_ideas_never_share_a_file_name() -> None:
+    files = [path for path in ROOT.rglob("*.py") if not path.name.startswith("__")]
+    names = [path.name for path in files if "cli" not in path.parts]  # named after the commands
+    shared = {name for name in names if names.count(name) > 1}
+    assert shared <= SHARED_NAMES, f"{sorted(shared - SHARED_NAMES)} stand for two ideas"
 
 
 def layer_of(path: Path) -> str:
@@ -37,7 +69,7 @@ def layer_of(path: Path) -> str:
 
 
 def imported_layers(source: str) -> set[str]:
-    found = set()
+    layers = set()
     for node in ast.walk(ast.parse(source)):
         names = []
         if isinstance(node, ast.Import):
@@ -49,8 +81,8 @@ def imported_layers(source: str) -> set[str]:
                 names = [f"proxlin.{alias.name}" for alias in node.names]
         ours = [f"{name}.__init__".split(".")[1] for name in names if is_ours(name)]
         # A name that is no layer, such as proxlin.Problem, comes from the package itself.
-        found |= {name if name in LAYERS else "__init__" for name in ours}
-    return found
+        layers |= {name if name in LAYERS else "__init__" for name in ours}
+    return layers
 
 
 def is_ours(name: str) -> bool:

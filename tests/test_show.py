@@ -7,7 +7,7 @@ import re
 import pytest
 from benchmarks import show
 
-from proxlin.paper.config import PAPER_DATASETS
+from proxlin.paper.grid import PAPER_DATASETS
 
 HALF_AN_HOUR = 30 * 60
 

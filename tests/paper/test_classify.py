@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from proxlin.paper.classify import STEPS, Classified, _centre, classify
-from proxlin.paper.config import Cell
+from proxlin.paper.grid import Cell
 from proxlin.paper.store import pack
 from proxlin.paper.workload import fresh_net, workload
 

@@ -4,16 +4,16 @@ import torch
 
 from proxlin.errors import DataError
 from proxlin.paper import experiment_sections
-from proxlin.paper.catalog import exhibit
-from proxlin.paper.config import Cell, Grid
+from proxlin.paper.catalog import experiment
 from proxlin.paper.experiment_report import command, experiment_report
+from proxlin.paper.grid import Cell, Grid
 from proxlin.paper.inspection import Inspection, inspect_cell, worst_cells
 from proxlin.paper.reproduce import reproduce
 from proxlin.paper.runner import Outcome
 from proxlin.paper.workload import workload
 from proxlin.report import Picture, Table, Text
 
-DIGITS = exhibit(
+DIGITS = experiment(
     "table1", datasets=("digits",), rows=60, steps=4, methods=("sgd", "adam", "mse"),
     outliers=(0.0, 0.2), exponents=(1.0,),
 )  # fmt: skip
@@ -28,7 +28,7 @@ def records(tmp_path_factory):
 
 def make(records, failures=(), **changes):
     return experiment_report(
-        changes.get("exhibit", DIGITS),
+        changes.get("experiment", DIGITS),
         DIGITS.grid.cells(),
         records,
         scores=[],
@@ -77,12 +77,12 @@ def test_missing_data_leave_the_rest(records, monkeypatch):
 
 
 def test_the_command_says_only_what_differs():
-    assert command(exhibit("table1")) == "proxlin reproduce table1"
+    assert command(experiment("table1")) == "proxlin reproduce table1"
     assert command(DIGITS) == (
         "proxlin reproduce table1 --datasets digits --outliers 0,0.2 --p 1"
         " --methods sgd,adam,mse --steps 4 --rows 60"
     )
-    assert command(exhibit("fig2", seconds=5.0, seeds=(0, 1))) == (
+    assert command(experiment("fig2", seconds=5.0, seeds=(0, 1))) == (
         "proxlin reproduce fig2 --seeds 0,1 --seconds 5"
     )
 
@@ -135,6 +135,6 @@ def test_an_inspection_shows_what_the_stored_parameters_do(records):
 def test_found_is_the_share_of_outliers_among_the_worst_rows(losses, mask, share):
     cell = Cell(dataset="digits", outliers=0.5, p=1.0, method="sgd")
     one = Inspection(cell, torch.tensor(losses), torch.tensor(mask, dtype=torch.bool))
-    assert one.found == share
+    assert one.recall == share
     none = Inspection(cell, torch.tensor(losses), torch.zeros(4, dtype=torch.bool))
-    assert np.isnan(none.found)
+    assert np.isnan(none.recall)

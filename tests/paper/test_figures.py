@@ -3,7 +3,6 @@ import pandas as pd
 import pytest
 
 from proxlin.paper import published
-from proxlin.paper.config import Grid
 from proxlin.paper.figures import (
     CAPTIONS,
     figure1,
@@ -12,6 +11,7 @@ from proxlin.paper.figures import (
     figure4,
     points,
 )
+from proxlin.paper.grid import Grid
 from proxlin.report import write_picture
 
 GRID = Grid(datasets=("mnist",), exponents=(1.0, 2.0), methods=("probed", "sgd", "mse"))

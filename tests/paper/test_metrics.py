@@ -6,7 +6,7 @@ from torch import nn
 from proxlin.data import add_outliers, load_dataset
 from proxlin.errors import InvalidInputError
 from proxlin.paper.cell import _warm_up, run_cell
-from proxlin.paper.config import Cell
+from proxlin.paper.grid import Cell
 from proxlin.paper.metrics import measure, seconds_to_reach
 from proxlin.paper.store import unpack
 from proxlin.paper.workload import fresh_net, workload

@@ -6,7 +6,7 @@ import pytest
 
 from proxlin.errors import DataError
 from proxlin.paper.cell import run_cell
-from proxlin.paper.config import PAPER_DATASETS, Cell
+from proxlin.paper.grid import PAPER_DATASETS, Cell
 from proxlin.paper.metrics import measure
 from proxlin.paper.workload import fresh_net, workload
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from proxlin.paper.catalog import exhibit
+from proxlin.paper.catalog import experiment
 from proxlin.paper.demo import LOSSES, SharePoint, demo_report, run_demo
 from proxlin.paper.reproduce import reproduce
 from proxlin.report import write_report
@@ -17,7 +17,7 @@ from proxlin.report import write_report
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory):
-    small = exhibit(
+    small = experiment(
         "table1", datasets=("digits",), rows=60, steps=4, methods=("sgd", "adam", "mse"),
         outliers=(0.0, 0.2), exponents=(1.0, 2.0),
     )  # fmt: skip

@@ -101,9 +101,9 @@ def _load_images(entry: DatasetEntry, verify: bool) -> DataSet:
             raise MalformedError(f"labels must be below {entry.targets}; got {array.max()}")
         return array
 
-    found = [find(entry, (file,), parse, verify=verify) for file in entry.files]
-    places = list(dict.fromkeys(str(item.place) for item in found))
-    x_train, y_train, x_test, y_test = (item.value for item in found)
+    located = [find(entry, (file,), parse, verify=verify) for file in entry.files]
+    places = list(dict.fromkeys(str(item.place) for item in located))
+    x_train, y_train, x_test, y_test = (item.value for item in located)
     for x, y, part in ((x_train, y_train, "train"), (x_test, y_test, "test")):
         _check_equal(entry, f"number of {part} labels", len(x), len(y))
         _check_equal(entry, f"pixels of a {part} image", entry.features, prod(x.shape[1:]))
@@ -136,13 +136,13 @@ def _load_table(entry: DatasetEntry, standardize: bool, verify: bool) -> DataSet
         table = parse_table(content, file.path)
         return table, _target_columns(entry, table)
 
-    found = find(entry, entry.files, parse, verify=verify)
-    table, targets = found.value
+    located = find(entry, entry.files, parse, verify=verify)
+    table, targets = located.value
     features = [column for column in range(len(table.names)) if column not in set(targets)]
     values, constant = _fill(table, standardize=standardize)
     rows = len(values)
     cut = int(TRAIN_SHARE * rows)
-    notes = [found.file.note] if found.file.note else []
+    notes = [located.file.note] if located.file.note else []
     unknown = np.isnan(table.values).sum(axis=0)
     if unknown.any():
         worst = int(unknown.argmax())
@@ -168,7 +168,7 @@ def _load_table(entry: DatasetEntry, standardize: bool, verify: bool) -> DataSet
         *(x[:cut].clone(), y[:cut].clone(), x[cut:].clone(), y[cut:].clone()),
         feature_names=tuple(table.names[column] for column in features),
         target_names=entry.target_names,
-        source=f"{entry.name} was read from {found.place}.",
+        source=f"{entry.name} was read from {located.place}.",
         notes=tuple(notes),
     )
 

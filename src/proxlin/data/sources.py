@@ -34,7 +34,7 @@ TIMEOUT = (10.0, 60.0)  # seconds to connect, seconds between two pieces of an a
 
 
 @dataclass(frozen=True)
-class Found(Generic[T]):
+class LocatedFile(Generic[T]):
     """The parsed content of a file, which of the alternatives it was, and where it was."""
 
     file: DataFile
@@ -43,7 +43,7 @@ class Found(Generic[T]):
 
 
 @dataclass(frozen=True)
-class _Wanted(Generic[T]):
+class _FileRequest(Generic[T]):
     """Alternative files, any of which serves, and how to accept their content."""
 
     entry: DatasetEntry
@@ -72,18 +72,18 @@ class _Unavailable(Exception):  # noqa: N818 - not an error: the next way is tri
 
 def find(
     entry: DatasetEntry, files: tuple[DataFile, ...], parse: Parser[T], *, verify: bool = True
-) -> Found[T]:
+) -> LocatedFile[T]:
     """Parse the first of `files` that any of the four ways leads to.
 
     A file in PROXLIN_DATA that is there but damaged raises at once, since that folder is the
     user's explicit choice. A damaged file in the cache or in a system folder is passed over with
     a logged warning, and a download replaces the one in the cache.
     """
-    wanted = _Wanted(entry, files, parse, verify)
+    request = _FileRequest(entry, files, parse, verify)
     reasons: list[str] = []
-    for way in (_own_folder, _cache, _system_folder, _download):
+    for source in (_own_folder, _cache, _system_folder, _download):
         try:
-            return way(wanted)
+            return source(request)
         except _Unavailable as reason:
             reasons.append(f"({len(reasons) + 1}) {reason}")
     names = " or ".join(f"{file.path}[.gz]" for file in files)
@@ -99,7 +99,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("PROXLIN_CACHE") or pooch.os_cache("proxlin")).expanduser()
 
 
-def _own_folder(wanted: _Wanted[T]) -> Found[T]:
+def _own_folder(request: _FileRequest[T]) -> LocatedFile[T]:
     setting = os.environ.get("PROXLIN_DATA")
     if not setting:
         raise _Unavailable("PROXLIN_DATA: not set.")
@@ -111,36 +111,36 @@ def _own_folder(wanted: _Wanted[T]) -> Found[T]:
             f"PROXLIN_DATA must name a folder that can be read; {str(folder)!r} cannot"
             f" ({error.strerror}). Correct it or unset it."
         ) from error
-    return _search("PROXLIN_DATA", folder, wanted)
+    return _search("PROXLIN_DATA", folder, request)
 
 
-def _cache(wanted: _Wanted[T]) -> Found[T]:
-    return _search_tolerantly("Cache", cache_folder(), wanted)
+def _cache(request: _FileRequest[T]) -> LocatedFile[T]:
+    return _search_tolerantly("Cache", cache_folder(), request)
 
 
-def _system_folder(wanted: _Wanted[T]) -> Found[T]:
-    entry = wanted.entry
+def _system_folder(request: _FileRequest[T]) -> LocatedFile[T]:
+    entry = request.entry
     if entry.system_folder is None:
         raise _Unavailable("System package: none is known for this data set.")
     title = f"System package {entry.system_package}"
-    return _search_tolerantly(title, Path(entry.system_folder), wanted)
+    return _search_tolerantly(title, Path(entry.system_folder), request)
 
 
-def _search_tolerantly(title: str, folder: Path, wanted: _Wanted[T]) -> Found[T]:
+def _search_tolerantly(title: str, folder: Path, request: _FileRequest[T]) -> LocatedFile[T]:
     try:
-        return _search(title, folder, wanted)
+        return _search(title, folder, request)
     except DataError as error:
         logger.warning("%s Trying the next place.", error)
         raise _Unavailable(f"{title}: {error}") from error
 
 
-def _search(title: str, folder: Path, wanted: _Wanted[T]) -> Found[T]:
-    for file in wanted.files:
+def _search(title: str, folder: Path, request: _FileRequest[T]) -> LocatedFile[T]:
+    for file in request.files:
         for path in (folder / f"{file.path}.gz", folder / file.path):
             content = _read(path)
             if content is not None:
-                value = wanted.accept(file, content, str(path), ADVICE)
-                return Found(file, value, f"{folder} ({title})")
+                value = request.accept(file, content, str(path), ADVICE)
+                return LocatedFile(file, value, f"{folder} ({title})")
     raise _Unavailable(f"{title}: no such file in {folder}.")
 
 
@@ -168,9 +168,9 @@ def _decompress(content: bytes, place: str) -> bytes:
         raise DataError(f"{place} is damaged: gzip says {str(error)!r}. Replace it.") from error
 
 
-def _download(wanted: _Wanted[T]) -> Found[T]:
+def _download(request: _FileRequest[T]) -> LocatedFile[T]:
     reasons: list[str] = []
-    for file in wanted.files:
+    for file in request.files:
         addresses: list[tuple[str, str | None]] = [(url, None) for url in file.urls]
         try:
             if file.openml_id is not None:
@@ -182,14 +182,14 @@ def _download(wanted: _Wanted[T]) -> Found[T]:
                 body = _get(url)
                 _check_md5(url, body, md5)
                 content = _decompress(body, url)
-                value = replace(wanted, verify=True).accept(file, content, url)
+                value = replace(request, verify=True).accept(file, content, url)
             except DataError as error:
                 logger.warning("%s", error)
                 reasons.append(str(error))
                 continue
             packed = body.startswith(GZIP_MAGIC)
             _store(cache_folder() / f"{file.path}.gz", body if packed else _compress(content))
-            return Found(file, value, f"{url} (download)")
+            return LocatedFile(file, value, f"{url} (download)")
     if not reasons:
         reasons.append("no address with a known checksum.")
     raise _Unavailable("Download: " + " ".join(reasons))

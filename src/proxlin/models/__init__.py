@@ -3,11 +3,11 @@
 from proxlin.models.autoencoders import (
     Autoencoder,
     conv_autoencoder,
+    image_autoencoder,
     mlp_autoencoder,
     paper_autoencoder,
 )
-from proxlin.models.factorization import Factorization, known_cells
-from proxlin.models.image_autoencoder import image_autoencoder
+from proxlin.models.factorization_net import Factorization, known_cells
 from proxlin.models.regressors import (
     FeatureSelector,
     linear_regressor,

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from proxlin.paper import published
-from proxlin.paper.config import Cell, family
+from proxlin.paper.grid import Cell, family
 from proxlin.paper.store import Record
-from proxlin.paper.tables import KEY, Score
+from proxlin.paper.table1 import KEY, Score
 from proxlin.report import Field, Figures, Table
 
 
@@ -48,25 +48,25 @@ def compare_accuracies(frame: pd.DataFrame, *, comparable: bool = True) -> pd.Da
 
 def accuracy_scores(table: pd.DataFrame) -> list[Score]:
     """For each method, how many of its accuracies beat the paper's best."""
-    found = []
+    results = []
     for method, part in table.groupby("method", sort=False):
         verdicts = part["accuracy_better"]
         better = int((verdicts == "ours").sum())
-        found.append(Score(str(method), better, int(verdicts.notna().sum())))
-    return [score for score in found if score.compared]
+        results.append(Score(str(method), better, int(verdicts.notna().sum())))
+    return [score for score in results if score.compared]
 
 
 def accuracy_layouts(table: pd.DataFrame, remarks: tuple[str, ...] = ()) -> list[Table]:
     """A table for each data set."""
     methods = list(dict.fromkeys(table["method"]))
-    found = []
+    results = []
     for dataset, part in table.groupby("dataset", sort=False):
         rows: list[tuple[Field, ...]] = []
         for (ratio, p), lines in part.groupby(["outliers", "p"], sort=False):
             ours = {str(line["method"]): line for _, line in lines.iterrows()}
             fields = [_field(ours.get(method)) for method in methods]
             rows.append((f"{ratio:g}", _loss(str(p)), *fields, _paper(lines.iloc[0])))
-        found.append(
+        results.append(
             Table(
                 f"{dataset}: test accuracy of a logistic regression on the codes",
                 ("outliers", "p", *methods, "paper's best"),
@@ -74,7 +74,7 @@ def accuracy_layouts(table: pd.DataFrame, remarks: tuple[str, ...] = ()) -> list
                 ("Bold figures are above the highest that the paper has for this p.", *remarks),
             )
         )
-    return found
+    return results
 
 
 def _field(line: pd.Series | None) -> Field:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxlin._checks import check_choice
-from proxlin.paper.config import METHODS, Grid, has_images
+from proxlin.paper.grid import METHODS, Grid, has_images
 
 _IMAGES = ("mnist", "fashion-mnist")
 _OF_NORMS = tuple(method for method in METHODS if method != "mse")
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class Experiment:
     """A table or a figure of the paper."""
 
     name: str
@@ -22,60 +22,60 @@ class Exhibit:
     classified: bool = False  # whether it needs the accuracy of a classifier on the codes
 
 
-_EXHIBITS = (
-    Exhibit("table1", "Table 1: losses and times of every method", Grid()),
-    Exhibit(
+_EXPERIMENTS = (
+    Experiment("table1", "Table 1: losses and times of every method", Grid()),
+    Experiment(
         "accuracy",
         "App. G: test accuracy of a logistic regression on the codes",
         Grid(datasets=_IMAGES),
         classified=True,
     ),
-    Exhibit(
+    Experiment(
         "fig1",
         "Fig. 1: squared error against p-norms on MNIST over the outlier ratio",
         Grid(datasets=("mnist",), exponents=(1.0, 2.0), methods=("probed", "mse")),
         classified=True,
     ),
-    Exhibit(
+    Experiment(
         "fig2",
         "Objective over time on MNIST without outliers",
         Grid(datasets=("mnist",), outliers=(0.0,), methods=_OF_NORMS),
     ),
-    Exhibit(
+    Experiment(
         "fig3",
         "Losses on MNIST over the outlier ratio for squared error, p = 2 and p = 1",
         Grid(datasets=("mnist",), exponents=(1.0, 2.0)),
     ),
-    Exhibit(
+    Experiment(
         "fig4",
         "Accuracy over the outlier ratio for squared error, p = 2 and p = 1",
         Grid(datasets=_IMAGES, exponents=(1.0, 2.0)),
         classified=True,
     ),
-    Exhibit(
+    Experiment(
         "figA",
         "App. H: losses on MNIST over the outlier ratio for p = 1.5",
         Grid(datasets=("mnist",), exponents=(1.5,), methods=_OF_NORMS),
     ),
 )
 
-EXHIBITS: dict[str, Exhibit] = {exhibit.name: exhibit for exhibit in _EXHIBITS}
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _EXPERIMENTS}
 
 
-def exhibit(name: str, **axes: Any) -> Exhibit:
-    """The exhibit called `name` with the axes of its grid replaced where given (None: kept).
+def experiment(name: str, **axes: Any) -> Experiment:
+    """The experiment called `name` with the axes of its grid replaced where given (None: kept).
 
-    >>> exhibit("table1", methods=("probed",), outliers=(0.0, 0.3)).grid.outliers
+    >>> experiment("table1", methods=("probed",), outliers=(0.0, 0.3)).grid.outliers
     (0.0, 0.3)
     """
-    found = EXHIBITS[check_choice("what to reproduce", name, EXHIBITS)]
+    usual = EXPERIMENTS[check_choice("what to reproduce", name, EXPERIMENTS)]
     given = {axis: value for axis, value in axes.items() if value is not None}
     if "steps" in given:  # a budget of steps stands alone, so that it gives the same bits again
         given.setdefault("seconds", None)
-    grid = replace(found.grid, **given)
-    if found.classified:
+    grid = replace(usual.grid, **given)
+    if usual.classified:
         _check_images(name, grid)
-    return replace(found, grid=grid)
+    return replace(usual, grid=grid)
 
 
 def _check_images(name: str, grid: Grid) -> None:

@@ -13,8 +13,7 @@ import torch
 
 from proxlin.methods.contract import Status
 from proxlin.models import paper_autoencoder, paper_regressor
-from proxlin.paper.config import PAPER_EXPONENTS, Cell, has_images
-from proxlin.paper.method_settings import contender
+from proxlin.paper.grid import PAPER_EXPONENTS, Cell, has_images, method_settings
 from proxlin.paper.metrics import LOSSES, measure
 from proxlin.paper.store import Record, pack
 from proxlin.paper.traced import Traced
@@ -37,7 +36,7 @@ def run_cell(cell: Cell, callbacks: Iterable[Callback] = ()) -> Record:
     work = workload(cell)
     net = fresh_net(cell)
     problem = work.problem(net, cell.p)
-    method = Traced(contender(cell.method, has_images(cell.dataset)))
+    method = Traced(method_settings(cell.method, has_images(cell.dataset)))
     result = minimize(
         problem,
         method,
@@ -81,13 +80,13 @@ def _warm_up(method: str, images: bool) -> None:
         net, x if images else (x, x[:, :2]), "mse" if method == "mse" else 1.0,
         regularizer=REGULARIZER,
     )  # fmt: skip
-    minimize(problem, contender(method, images), max_seconds=None, max_iter=1)
+    minimize(problem, method_settings(method, images), max_seconds=None, max_iter=1)
 
 
 def figures(record: Record, p: Exponent) -> dict[str, float]:
     """F_OBJ, F_NOUTL and F_TEST of a record in the p-norm."""
-    found = record["metrics"][str(p)]
-    return {name: float(found[name]) for name in LOSSES}
+    losses = record["metrics"][str(p)]
+    return {name: float(losses[name]) for name in LOSSES}
 
 
 def _curve(history: History) -> list[dict[str, float]]:

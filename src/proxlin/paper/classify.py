@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from proxlin.models import Autoencoder
 from proxlin.paper.cell import versions
-from proxlin.paper.config import Cell
+from proxlin.paper.grid import Cell
 from proxlin.paper.store import Record, unpack
 from proxlin.paper.workload import fresh_net, workload
 from proxlin.run.minimize import Callback, Progress
@@ -66,11 +66,11 @@ def classify(job: Classified, callbacks: tuple[Callback, ...] = ()) -> Record:
     test = _codes(net, work.test[0], torch.arange(len(work.test[0])))
     _centre(train, test)
     labels, test_labels = (part.numpy() for part in work.labels)
-    found, steps = _accuracies(train, labels[clean.numpy()], test, test_labels, callbacks)
+    by_strength, steps = _accuracies(train, labels[clean.numpy()], test, test_labels, callbacks)
     return {
         "config": job.config(),
-        "accuracy": max(found.values()),
-        "by_strength": found,
+        "accuracy": max(by_strength.values()),
+        "by_strength": by_strength,
         "steps": steps,
         "rows": {"train": len(train), "test": len(test), "features": train.shape[1]},
         "versions": versions(),
@@ -107,7 +107,7 @@ def _accuracies(
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     model = LogisticRegression(solver="lbfgs", max_iter=STEPS, warm_start=True)
-    found: dict[str, float] = {}
+    by_strength: dict[str, float] = {}
     steps = []
     for place, strength in enumerate(STRENGTHS):
         model.set_params(C=strength)
@@ -115,11 +115,11 @@ def _accuracies(
             # The accuracy settles long before the last digit of the weights; the steps are kept.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(train, labels)
-        found[str(strength)] = float(model.score(test, test_labels))
+        by_strength[str(strength)] = float(model.score(test, test_labels))
         steps.append(int(model.n_iter_.max()))
         share = (place + 1) / len(STRENGTHS)
-        errors = [1.0 - value for value in found.values()]
-        told = Progress(place + 1, 0.0, errors[-1], min(errors), None, share, torch.empty(0))
+        errors = [1.0 - value for value in by_strength.values()]
+        progress = Progress(place + 1, 0.0, errors[-1], min(errors), None, share, torch.empty(0))
         for callback in callbacks:
-            callback(told)
-    return found, steps
+            callback(progress)
+    return by_strength, steps

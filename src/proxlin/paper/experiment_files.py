@@ -1,4 +1,4 @@
-"""The files of an exhibit: its table or figure, and its report."""
+"""The files of an experiment: its table or figure, and its report."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from proxlin.paper.accuracy import (
     accuracy_scores,
     compare_accuracies,
 )
-from proxlin.paper.best_run import chosen
-from proxlin.paper.catalog import Exhibit
-from proxlin.paper.config import Cell, Grid
+from proxlin.paper.catalog import Experiment
 from proxlin.paper.experiment_report import experiment_report
 from proxlin.paper.figures import CAPTIONS, figure1, figure2, figure3, figure4, points
+from proxlin.paper.grid import Cell, Grid
+from proxlin.paper.metrics import best_runs
 from proxlin.paper.store import Record
-from proxlin.paper.tables import Score, compare, layouts, runs, scores
+from proxlin.paper.table1 import Score, compare, layouts, runs, scores
 from proxlin.report import Picture, Table, write_picture, write_report, write_tables
 from proxlin.run.storage import write_whole
 
 
 @dataclass(frozen=True)
 class Written:
-    """What an exhibit became."""
+    """What an experiment became."""
 
     files: list[Path]  # the report last
     scores: list[Score]  # how it stands to the paper
-    tables: list[Table]  # of the exhibit itself; a figure has none
+    tables: list[Table]  # of the experiment itself; a figure has none
 
 
 def pictures(out: Path) -> Path:
@@ -40,8 +40,8 @@ def pictures(out: Path) -> Path:
     return out / "pictures"
 
 
-def write_exhibit(
-    exhibit: Exhibit,
+def write_experiment(
+    experiment: Experiment,
     cells: list[Cell],
     out: Path,
     *,
@@ -53,66 +53,70 @@ def write_exhibit(
 
     `accuracies_of` has the records of the classifiers by the names of the cells.
     """
-    comparable = exhibit.grid.rows is None  # fewer rows are another problem
-    frame = accuracies(chosen(cells, records), accuracies_of)
+    comparable = experiment.grid.rows is None  # fewer rows are another problem
+    frame = accuracies(best_runs(cells, records), accuracies_of)
     accuracy = compare_accuracies(frame, comparable=comparable)
-    table = compare(runs(cells, records, exhibit.grid.exponents), comparable=comparable)
-    found = accuracy_scores(accuracy) if exhibit.name == "accuracy" else scores(table)
-    remarks = (*(f"{score}." for score in found), *caveats(exhibit.grid))
+    table = compare(runs(cells, records, experiment.grid.exponents), comparable=comparable)
+    against_paper = accuracy_scores(accuracy) if experiment.name == "accuracy" else scores(table)
+    remarks = (*(f"{score}." for score in against_paper), *caveats(experiment.grid))
     accuracy_tables = [] if accuracy.empty else accuracy_layouts(accuracy, remarks)
     picture = None
     tables: list[Table] = []
-    if exhibit.name == "table1":
+    if experiment.name == "table1":
         tables = layouts(table, remarks)
-        files = write_tables(out, exhibit.name, table, tables)
-    elif exhibit.name == "accuracy":
+        files = write_tables(out, experiment.name, table, tables)
+    elif experiment.name == "accuracy":
         tables = accuracy_tables
-        files = write_tables(out, exhibit.name, accuracy, tables)
+        files = write_tables(out, experiment.name, accuracy, tables)
     else:
         losses = points(cells, records)
-        figure = _figure(exhibit, cells, records, losses, frame)
-        picture = Picture(figure, CAPTIONS[exhibit.name], f"{exhibit.title}, drawn as curves.")
-        files = write_picture(out, exhibit.name, figure)
+        figure = _figure(experiment, cells, records, losses, frame)
+        picture = Picture(
+            figure, CAPTIONS[experiment.name], f"{experiment.title}, drawn as curves."
+        )
+        files = write_picture(out, experiment.name, figure)
         shown = losses if frame.empty else losses.merge(frame, how="left")
-        files.append(out / f"{exhibit.name}.csv")
+        files.append(out / f"{experiment.name}.csv")
         write_whole(files[-1], shown.to_csv(index=False).encode())
     report = experiment_report(
-        exhibit,
+        experiment,
         cells,
         records,
-        scores=found,
+        scores=against_paper,
         failures=failures,
         remarks=remarks,
         accuracy=accuracy_tables,
         figure=picture,
     )
-    path = out / f"{exhibit.name}-report.html"
-    files.append(write_report(report, path, pictures=pictures(out), prefix=f"{exhibit.name}-"))
-    return Written(files, found, tables)
+    path = out / f"{experiment.name}-report.html"
+    files.append(write_report(report, path, pictures=pictures(out), prefix=f"{experiment.name}-"))
+    return Written(files, against_paper, tables)
 
 
 def _figure(
-    exhibit: Exhibit,
+    experiment: Experiment,
     cells: list[Cell],
     records: Mapping[str, Record],
     losses: pd.DataFrame,
     accuracy: pd.DataFrame,
 ) -> Figure:
-    paper = exhibit.grid.rows is None
-    if exhibit.name == "fig1":
+    paper = experiment.grid.rows is None
+    if experiment.name == "fig1":
         return figure1(losses, accuracy)
-    if exhibit.name == "fig2":
+    if experiment.name == "fig2":
         return figure2(cells, records, paper=paper)
-    if exhibit.name == "fig4":
+    if experiment.name == "fig4":
         return figure4(accuracy, paper=paper)
     return figure3(losses, paper=paper)
 
 
 def caveats(grid: Grid) -> tuple[str, ...]:
     """What a reader must know before comparing with the paper."""
-    found = []
+    sentences = []
     if grid.rows is not None:
-        found.append(f"Only {grid.rows} training rows: not comparable with the paper's figures.")
+        sentences.append(
+            f"Only {grid.rows} training rows: not comparable with the paper's figures."
+        )
     if "scm1d" in grid.datasets:
-        found.append("scm1d is the reconstructed data set unless the original file was found.")
-    return tuple(found)
+        sentences.append("scm1d is the reconstructed data set unless the original file was found.")
+    return tuple(sentences)

@@ -1,20 +1,20 @@
-"""The report of an exhibit: what was run, how it stands to the paper, and what the nets do."""
+"""The report of an experiment: what was run, how it stands to the paper, and what the nets do."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from proxlin.paper.catalog import EXHIBITS, Exhibit
-from proxlin.paper.config import Cell, Grid
+from proxlin.paper.catalog import EXPERIMENTS, Experiment
 from proxlin.paper.experiment_sections import (
     against_the_paper,
     convergence_section,
     robustness_section,
     row_sections,
 )
+from proxlin.paper.grid import Cell, Grid
 from proxlin.paper.store import Record
-from proxlin.paper.tables import Score, compare, runs
+from proxlin.paper.table1 import Score, compare, runs
 from proxlin.report import Code, Facts, Part, Picture, Report, Section, Table, Text, Tiles
 
 _READING = (
@@ -31,7 +31,7 @@ _READING = (
 
 
 def experiment_report(
-    exhibit: Exhibit,
+    experiment: Experiment,
     cells: Sequence[Cell],
     records: Mapping[str, Record],
     *,
@@ -43,14 +43,14 @@ def experiment_report(
 ) -> Report:
     """A page for readers who do not know the paper.
 
-    `accuracy` and `figure` are the exhibit's own, where it has them.
+    `accuracy` and `figure` are the experiment's own, where it has them.
     """
-    paper = exhibit.grid.rows is None
-    table = compare(runs(cells, records, exhibit.grid.exponents), comparable=paper)
+    paper = experiment.grid.rows is None
+    table = compare(runs(cells, records, experiment.grid.exponents), comparable=paper)
     own: list[Part] = [*([figure] if figure else []), *accuracy]
     sections = [
-        Section("What was run", _what(exhibit, cells, records, failures)),
-        *([Section(exhibit.title.split(":")[0], own)] if own else []),
+        Section("What was run", _what(experiment, cells, records, failures)),
+        *([Section(experiment.title.split(":")[0], own)] if own else []),
         *against_the_paper(table, tuple(remarks)),
         *convergence_section(cells, records, paper=paper),
         *robustness_section(table, paper=paper),
@@ -59,11 +59,11 @@ def experiment_report(
     tiles = {
         **{_beaten(score): f"{score.better} of {score.compared}" for score in scores},
         "training runs": f"{len(records)}",
-        "of training each": _budget(exhibit.grid),
+        "of training each": _budget(experiment.grid),
     }
     return Report(
-        exhibit.title,
-        _lead(exhibit.grid, records, scores),
+        experiment.title,
+        _lead(experiment.grid, records, scores),
         sections,
         Tiles(tiles),
     )
@@ -90,10 +90,10 @@ def _budget(grid: Grid) -> str:
     return " and ".join(parts + ([] if grid.steps is None else [f"{grid.steps:,} steps"]))
 
 
-def command(exhibit: Exhibit) -> str:
-    """What to type for this exhibit; only what differs from its defaults."""
-    grid, usual = exhibit.grid, EXHIBITS[exhibit.name].grid
-    words = ["proxlin", "reproduce", exhibit.name]
+def command(experiment: Experiment) -> str:
+    """What to type for this experiment; only what differs from its defaults."""
+    grid, usual = experiment.grid, EXPERIMENTS[experiment.name].grid
+    words = ["proxlin", "reproduce", experiment.name]
     lists = {
         "datasets": "datasets", "outliers": "outliers", "p": "exponents",
         "methods": "methods", "seeds": "seeds",
@@ -113,12 +113,12 @@ def _short(value: object) -> str:
 
 
 def _what(
-    exhibit: Exhibit,
+    experiment: Experiment,
     cells: Sequence[Cell],
     records: Mapping[str, Record],
     failures: Mapping[str, str],
 ) -> list[Part]:
-    grid = exhibit.grid
+    grid = experiment.grid
     facts: dict[str, object] = {
         "data sets": ", ".join(grid.datasets),
         "share of outliers": ", ".join(f"{ratio:g}" for ratio in grid.outliers),
@@ -129,7 +129,7 @@ def _what(
         "training runs": f"{len(records)} of {len(cells)} finished",
         **_made_with(records),
     }
-    parts: list[Part] = [Code(command(exhibit)), Facts(facts), Text(_READING)]
+    parts: list[Part] = [Code(command(experiment)), Facts(facts), Text(_READING)]
     if failures:
         rows = [(name, sentence) for name, sentence in failures.items()]
         parts.append(Table("What failed", ("run", "why"), rows))
@@ -141,9 +141,11 @@ def _made_with(records: Mapping[str, Record]) -> dict[str, object]:
     versions = [record["versions"] for record in records.values() if "versions" in record]
     if not versions:
         return {}
-    found: dict[str, object] = {
-        name: Counter(str(one.get(name, "unknown")) for one in versions).most_common(1)[0][0]
+    most_common: dict[str, object] = {
+        name: Counter(str(made_with.get(name, "unknown")) for made_with in versions).most_common(1)[
+            0
+        ][0]
         for name in ("proxlin", "torch", "python", "machine", "threads")
     }
-    finished = max(str(one["finished"]) for one in versions)
-    return {**found, "last finished": finished.replace("T", " ").replace("+00:00", " UTC")}
+    finished = max(str(made_with["finished"]) for made_with in versions)
+    return {**most_common, "last finished": finished.replace("T", " ").replace("+00:00", " UTC")}

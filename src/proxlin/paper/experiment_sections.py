@@ -1,4 +1,4 @@
-"""Sections of an exhibit's report with figures and pictures; none where there is nothing."""
+"""Sections of an experiment's report with figures and pictures; none where there is nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from proxlin.errors import DataError
-from proxlin.paper.config import Cell
+from proxlin.paper.figures import cell_name
+from proxlin.paper.grid import Cell
 from proxlin.paper.inspection import Inspection, inspect_cell, worst_cells
 from proxlin.paper.panels import (
     convergence,
@@ -17,8 +18,7 @@ from proxlin.paper.panels import (
     standing,
 )
 from proxlin.paper.store import Record
-from proxlin.paper.styles import cell_name
-from proxlin.paper.tables import layouts
+from proxlin.paper.table1 import layouts
 from proxlin.report import Part, Picture, Section, Table, Text
 
 
@@ -82,16 +82,18 @@ def robustness_section(table: pd.DataFrame, *, paper: bool) -> list[Section]:
 def row_sections(cells: Sequence[Cell], records: Mapping[str, Record]) -> list[Section]:
     """What the nets that were trained with most outliers do to single rows."""
     try:
-        found = [inspect_cell(cell, records[cell.name]) for cell in worst_cells(cells, records)]
+        inspections = [
+            inspect_cell(cell, records[cell.name]) for cell in worst_cells(cells, records)
+        ]
     except DataError as cause:  # the cells may come from machines that have the data
         return [Section("Single rows", [Text(f"The data are not on this machine: {cause}")])]
     images: list[Part] = []
     losses: list[Part] = []
-    for dataset in dict.fromkeys(one.cell.dataset for one in found):
-        part = [one for one in found if one.cell.dataset == dataset]
+    for dataset in dict.fromkeys(inspection.cell.dataset for inspection in inspections):
+        part = [inspection for inspection in inspections if inspection.cell.dataset == dataset]
         ratio = part[0].cell.outliers
         images += _images(dataset, ratio, part)
-        if not any(one.mask.any() for one in part):
+        if not any(inspection.mask.any() for inspection in part):
             continue  # nothing to mark
         losses.append(
             Picture(
@@ -102,14 +104,16 @@ def row_sections(cells: Sequence[Cell], records: Mapping[str, Record]) -> list[S
             )
         )
     if losses:
-        losses.append(_found_table([one for one in found if one.mask.any()]))
+        losses.append(
+            _recall_table([inspection for inspection in inspections if inspection.mask.any()])
+        )
     sections = [Section("Images given back", images)] if images else []
     return [*sections, *([Section("Losses of single rows", losses)] if losses else [])]
 
 
-def _images(dataset: str, ratio: float, found: Sequence[Inspection]) -> list[Part]:
+def _images(dataset: str, ratio: float, inspections: Sequence[Inspection]) -> list[Part]:
     parts: list[Part] = []
-    clean = reconstructions(found, outliers=False)
+    clean = reconstructions(inspections, outliers=False)
     if clean is not None:
         parts.append(
             Picture(
@@ -119,7 +123,7 @@ def _images(dataset: str, ratio: float, found: Sequence[Inspection]) -> list[Par
                 f"Rows of images of {dataset}: as they are, then as each net gives them back.",
             )
         )
-    outliers = reconstructions(found, outliers=True)
+    outliers = reconstructions(inspections, outliers=True)
     if outliers is not None:
         parts.append(
             Picture(
@@ -132,14 +136,14 @@ def _images(dataset: str, ratio: float, found: Sequence[Inspection]) -> list[Par
     return parts
 
 
-def _found_table(found: Sequence[Inspection]) -> Table:
+def _recall_table(inspections: Sequence[Inspection]) -> Table:
     frame = pd.DataFrame(
         {
-            "data set": [one.cell.dataset for one in found],
-            "trained with": [cell_name(one.cell) for one in found],
-            "rows looked at": [len(one.mask) for one in found],
-            "outliers among them": [int(one.mask.sum()) for one in found],
-            "outliers found": [f"{100 * one.found:.1f} %" for one in found],
+            "data set": [inspection.cell.dataset for inspection in inspections],
+            "trained with": [cell_name(inspection.cell) for inspection in inspections],
+            "rows looked at": [len(inspection.mask) for inspection in inspections],
+            "outliers among them": [int(inspection.mask.sum()) for inspection in inspections],
+            "outliers found": [f"{100 * inspection.recall:.1f} %" for inspection in inspections],
         }
     )
     return Table.from_frame(

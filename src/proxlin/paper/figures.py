@@ -13,11 +13,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from proxlin.paper import published
-from proxlin.paper.best_run import chosen
-from proxlin.paper.config import Cell, family
+from proxlin.paper.grid import Cell, family
+from proxlin.paper.metrics import best_runs
 from proxlin.paper.store import Record
-from proxlin.paper.styles import COLOURS, MARKERS, loss_name
+from proxlin.report import palette
 from proxlin.report.palette import MUTED
+
+COLOURS = {
+    "probed": palette.BLUE,
+    "mbo-sadm": palette.ORANGE,
+    "mbo-sgd": palette.GREEN,
+    "sgd": palette.GREY,
+    "adam": palette.PINK,
+    "mse": palette.INK,
+}
+MARKERS = {"probed": "o", "mbo-sadm": "s", "mbo-sgd": "^", "sgd": "v", "adam": "D", "mse": "x"}
+
+
+def loss_name(p: object) -> str:
+    """What the loss with the exponent `p`, a number or a text, is called."""
+    return "squared error" if p == "mse" else f"p = {float(str(p)):g}"
+
+
+def cell_name(cell: Cell) -> str:
+    """Method and loss of a cell, for a label."""
+    return "squared error" if cell.p == "mse" else f"{family(cell.method)}, {loss_name(cell.p)}"
+
 
 _COLUMN_NAMES = {
     "f_noutl": "loss on clean training rows",
@@ -66,7 +87,7 @@ def points(cells: Iterable[Cell], records: Mapping[str, Record]) -> pd.DataFrame
             **records[cell.name]["metrics"][str(cell.p)],
             "seconds": records[cell.name]["seconds"],
         }
-        for cell in chosen(cells, records)
+        for cell in best_runs(cells, records)
     ]
     columns = ["dataset", "outliers", "p", "method", "seed"]
     losses = ["f_obj", "f_noutl", "f_test", "seconds"]
@@ -94,7 +115,7 @@ def figure1(losses: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
 
 def figure2(cells: Iterable[Cell], records: Mapping[str, Record], *, paper: bool = True) -> Figure:
     """The lowest objective so far over time, a panel for each p."""
-    finished = chosen(cells, records)
+    finished = best_runs(cells, records)
     keys = list(dict.fromkeys((c.dataset, c.outliers, c.p) for c in finished if c.p != "mse"))
     figure, axes = _panels(max(1, math.ceil(len(keys) / 3)), min(3, max(1, len(keys))))
     best = published.table1().groupby(["dataset", "outliers", "p"])["f_obj"].min()
@@ -175,8 +196,8 @@ def _panels(rows: int, columns: int) -> tuple[Figure, Any]:
 
 def _columns(frame: pd.DataFrame) -> list[tuple[str, str]]:
     """Data set and loss of each column, squared error first, then falling p, as in the paper."""
-    found = {(str(d), str(p)) for d, p in zip(frame["dataset"], frame["p"], strict=True)}
-    return sorted(found, key=lambda key: (key[0], key[1] != "mse", -_number(key[1])))
+    pairs = {(str(d), str(p)) for d, p in zip(frame["dataset"], frame["p"], strict=True)}
+    return sorted(pairs, key=lambda key: (key[0], key[1] != "mse", -_number(key[1])))
 
 
 def _number(p: str) -> float:
@@ -228,11 +249,15 @@ def _draw(axis: Axes, lines: list[Line], *, normalized: bool) -> None:
 
 def _legend(figure: Figure, axes: Any) -> None:
     """One legend for all panels, each label once."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axis in axes.flat:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if found:
+            handles.setdefault(label, handle)
+    if handles:
         figure.legend(
-            list(found.values()), list(found), loc="outside lower center", ncols=5, fontsize=8
+            list(handles.values()),
+            list(handles),
+            loc="outside lower center",
+            ncols=5,
+            fontsize=8,
         )

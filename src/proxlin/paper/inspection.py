@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from proxlin.paper.best_run import chosen
-from proxlin.paper.config import Cell, family, has_images
+from proxlin.paper.grid import Cell, family, has_images
+from proxlin.paper.metrics import best_runs
 from proxlin.paper.store import Record, unpack
 from proxlin.paper.workload import Workload, fresh_net, workload
 
@@ -37,7 +37,7 @@ class Inspection:
     outliers: Strip | None = None  # training images that are outliers
 
     @property
-    def found(self) -> float:
+    def recall(self) -> float:
         """The share of the outliers among as many rows that fit worst; NaN without outliers."""
         count = int(self.mask.sum())
         if count == 0:
@@ -50,15 +50,15 @@ def worst_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[Ce
 
     Many methods are shown with the lowest p alone, and with squared errors.
     """
-    finished = chosen(cells, records)
+    finished = best_runs(cells, records)
     most: dict[str, float] = {}
     for cell in finished:
         most[cell.dataset] = max(cell.outliers, most.get(cell.dataset, 0.0))
-    found: dict[tuple[str, str, str], Cell] = {}
+    first: dict[tuple[str, str, str], Cell] = {}
     for cell in finished:
         if cell.outliers == most[cell.dataset]:
-            found.setdefault((cell.dataset, family(cell.method), str(cell.p)), cell)
-    return [cell for dataset in most for cell in _few(dataset, list(found.values()))]
+            first.setdefault((cell.dataset, family(cell.method), str(cell.p)), cell)
+    return [cell for dataset in most for cell in _few(dataset, list(first.values()))]
 
 
 def _few(dataset: str, cells: list[Cell]) -> list[Cell]:

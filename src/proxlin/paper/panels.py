@@ -1,4 +1,4 @@
-"""Drawings of an exhibit's report, one pair of axes each, so that a phone can show them."""
+"""Drawings of an experiment's report, one pair of axes each, so that a phone can show them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from proxlin.paper import published
-from proxlin.paper.best_run import chosen
-from proxlin.paper.config import Cell, family
-from proxlin.paper.figures import course
+from proxlin.paper.figures import COLOURS, MARKERS, cell_name, course, loss_name
+from proxlin.paper.grid import Cell, family
 from proxlin.paper.inspection import Inspection
-from proxlin.paper.metrics import LOSSES
+from proxlin.paper.metrics import LOSSES, best_runs
 from proxlin.paper.store import Record
-from proxlin.paper.styles import COLOURS, MARKERS, cell_name, loss_name
 from proxlin.report import panel
 from proxlin.report.palette import MUTED
 from proxlin.report.plots import Curve, draw_curves, draw_images, draw_residuals
@@ -28,11 +26,11 @@ def convergence(
     cells: Iterable[Cell], records: Mapping[str, Record], dataset: str, *, paper: bool
 ) -> list[Figure]:
     """The lowest objective so far over time: for each p with the fewest and the most outliers."""
-    finished = [cell for cell in chosen(cells, records) if cell.dataset == dataset]
+    finished = [cell for cell in best_runs(cells, records) if cell.dataset == dataset]
     first = min((cell.seed for cell in finished), default=0)
     ratios = {cell.outliers for cell in finished}
     best = published.table1().groupby(KEY)["f_obj"].min()
-    found = []
+    drawings = []
     for p in dict.fromkeys(cell.p for cell in finished):
         for ratio in sorted({min(ratios), max(ratios)}):
             curves = [
@@ -43,13 +41,13 @@ def convergence(
             level = best.get((dataset, ratio, p)) if paper and p != "mse" else None
             title = f"{loss_name(p)}, {ratio:.0%} outliers"
             if curves:
-                found.append(
+                drawings.append(
                     draw_curves(
                         curves, title, x="seconds of training", y="objective",
                         level=None if level is None else ("paper's best, hours", float(level)),
                     )
                 )  # fmt: skip
-    return found
+    return drawings
 
 
 def _curve_over_time(cell: Cell, record: Record) -> Curve:
@@ -72,7 +70,7 @@ def robustness(table: pd.DataFrame, dataset: str, *, paper: bool) -> list[Figure
     part = table[table["dataset"] == dataset]
     theirs = published.table1()
     theirs = theirs[theirs["dataset"] == dataset]
-    found = []
+    drawings = []
     for p, lines in part.groupby("p", sort=False):
         if lines["outliers"].nunique() < 2:
             continue
@@ -82,10 +80,10 @@ def robustness(table: pd.DataFrame, dataset: str, *, paper: bool) -> list[Figure
             curves += [
                 _over_ratio(same[same["method"] == m], m, theirs=True) for m in _methods(same)
             ]
-        found.append(
+        drawings.append(
             draw_curves(curves, loss_name(p), x="share of outliers", y="loss on test rows")
         )
-    return found
+    return drawings
 
 
 def _methods(frame: pd.DataFrame) -> list[str]:
@@ -138,12 +136,12 @@ def standing(table: pd.DataFrame) -> Figure | None:
     return figure
 
 
-def reconstructions(found: Sequence[Inspection], *, outliers: bool) -> Figure | None:
+def reconstructions(inspections: Sequence[Inspection], *, outliers: bool) -> Figure | None:
     """Images as they are, and below what each net gives back; None without such images."""
     strips = [
-        (cell_name(one.cell), one.outliers if outliers else one.clean)
-        for one in found
-        if (one.outliers if outliers else one.clean) is not None
+        (cell_name(inspection.cell), inspection.outliers if outliers else inspection.clean)
+        for inspection in inspections
+        if (inspection.outliers if outliers else inspection.clean) is not None
     ]
     if not strips:
         return None
@@ -156,9 +154,14 @@ def reconstructions(found: Sequence[Inspection], *, outliers: bool) -> Figure | 
     return draw_images(rows, top=float(rows[0][1].max()))
 
 
-def residuals(found: Sequence[Inspection]) -> list[Figure]:
+def residuals(inspections: Sequence[Inspection]) -> list[Figure]:
     """The losses of training rows under each net, outliers marked."""
     return [
-        draw_residuals(one.losses.numpy(), one.mask.numpy(), cell_name(one.cell), x="loss of a row")
-        for one in found
+        draw_residuals(
+            inspection.losses.numpy(),
+            inspection.mask.numpy(),
+            cell_name(inspection.cell),
+            x="loss of a row",
+        )
+        for inspection in inspections
     ]

@@ -1,4 +1,4 @@
-"""reproduce: the cells of an exhibit, then its table or figure."""
+"""reproduce: the cells of an experiment, then its table or figure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proxlin.paper.best_run import chosen, group
-from proxlin.paper.catalog import Exhibit
+from proxlin.paper.catalog import Experiment
 from proxlin.paper.cell import run_cell
 from proxlin.paper.classify import Classified, classify
-from proxlin.paper.config import Cell, has_images
-from proxlin.paper.experiment_files import Written, pictures, write_exhibit
+from proxlin.paper.experiment_files import Written, pictures, write_experiment
+from proxlin.paper.grid import Cell, has_images
+from proxlin.paper.metrics import best_runs, group
 from proxlin.paper.runner import Engine, Outcome, Watch, pending, run
 from proxlin.paper.store import Store
 from proxlin.problem.parallel import Communicator, alone, communicator
@@ -60,29 +60,29 @@ def accuracy_store(out: Path) -> Store:
     return Store(out / "accuracy")
 
 
-def plan(exhibit: Exhibit, out: Path, engine: Engine) -> Plan:
+def plan(experiment: Experiment, out: Path, engine: Engine) -> Plan:
     """What is left to do, and how long it will take; nothing is written."""
-    cells = exhibit.grid.cells()
+    cells = experiment.grid.cells()
     records, left = pending(cell_store(out), cells)
     classifiers = 0
-    if exhibit.classified:
+    if experiment.classified:
         open_groups = {group(cell) for cell in left}
-        ready = [cell for cell in chosen(cells, records) if group(cell) not in open_groups]
+        ready = [cell for cell in best_runs(cells, records) if group(cell) not in open_groups]
         jobs = [Classified(cell, records[cell.name]["theta"]) for cell in ready]
         classifiers = len(open_groups) + len(pending(accuracy_store(out), jobs)[1])
     if any(cell.seconds is None for cell in left):
         return Plan(cells, left, classifiers, None)
     training = sum((cell.seconds or 0.0) + _AROUND[has_images(cell.dataset)] for cell in left)
     seconds = training / min(engine.jobs, max(1, len(left)))
-    share = 1.0 if exhibit.grid.rows is None else min(1.0, exhibit.grid.rows / 60_000)
+    share = 1.0 if experiment.grid.rows is None else min(1.0, experiment.grid.rows / 60_000)
     seconds += classifiers * _CLASSIFIER * share / min(engine.jobs, max(1, classifiers))
     return Plan(cells, left, classifiers, seconds)
 
 
 def reproduce(
-    exhibit: Exhibit, out: Path, *, engine: Engine | None = None, watch: Watch | None = None
+    experiment: Experiment, out: Path, *, engine: Engine | None = None, watch: Watch | None = None
 ) -> Reproduction | None:
-    """Run what is left of the exhibit's cells and write its files into `out`.
+    """Run what is left of the experiment's cells and write its files into `out`.
 
     The folder is this process's alone while it runs. Cells that are finished stay so whatever
     happens; the same call goes on from there. The processes of torchrun share the cells out, in a
@@ -90,7 +90,7 @@ def reproduce(
     the only one to return something.
     """
     processes = communicator()
-    cells = exhibit.grid.cells()
+    cells = experiment.grid.cells()
     with locked(out) if processes.leads else nullcontext():
         if processes.leads:
             for folder in (out, cell_store(out).folder, accuracy_store(out).folder, pictures(out)):
@@ -99,7 +99,7 @@ def reproduce(
         if not processes.leads:
             return None
         with alone():
-            return _finish(exhibit, cells, out, shared, engine=engine, watch=watch)
+            return _finish(experiment, cells, out, shared, engine=engine, watch=watch)
 
 
 def _share_out(
@@ -121,13 +121,13 @@ def _share_out(
     with alone():
         own = run(store, mine, run_cell, engine=engine, watch=watch)
     processes.barrier()
-    found = processes.each((own.made, own.failures))
-    failures = {name: sentence for _, failed in found for name, sentence in failed.items()}
-    return Outcome(made=sum(made for made, _ in found), failures=failures)
+    outcomes = processes.each((own.made, own.failures))
+    failures = {name: sentence for _, failed in outcomes for name, sentence in failed.items()}
+    return Outcome(made=sum(made for made, _ in outcomes), failures=failures)
 
 
 def _finish(
-    exhibit: Exhibit,
+    experiment: Experiment,
     cells: list[Cell],
     out: Path,
     shared: Outcome,
@@ -140,17 +140,17 @@ def _finish(
     made = Reproduction(run(cell_store(out), rest, run_cell, engine=engine, watch=watch))
     made.outcome.made += shared.made
     made.outcome.failures |= shared.failures
-    if exhibit.classified:
+    if experiment.classified:
         records = made.outcome.records
-        jobs = [Classified(c, records[c.name]["theta"]) for c in chosen(cells, records)]
+        jobs = [Classified(c, records[c.name]["theta"]) for c in best_runs(cells, records)]
         made.classified = run(
             accuracy_store(out), jobs, classify,
             stage="classifying", engine=engine, watch=watch,
         )  # fmt: skip
     if watch is not None:
         watch.begin("drawing the report", 0)
-    made.written = write_exhibit(
-        exhibit, cells, out,
+    made.written = write_experiment(
+        experiment, cells, out,
         records=made.outcome.records,
         accuracies_of=made.classified.records,
         failures=made.failures,

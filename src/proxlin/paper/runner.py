@@ -237,8 +237,8 @@ class _Noting:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __call__(self, told: Progress) -> None:
-        note = {"share": told.share, "objective": told.objective, "best": told.best}
+    def __call__(self, progress: Progress) -> None:
+        note = {"share": progress.share, "objective": progress.objective, "best": progress.best}
         try:
             self.path.write_text(json.dumps(note))
         except OSError:  # the folder goes away with the process that watched

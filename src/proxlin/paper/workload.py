@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from proxlin.data import DataSet, add_outliers, load_dataset
 from proxlin.errors import InvalidInputError
 from proxlin.models import paper_autoencoder, paper_regressor
-from proxlin.paper.config import Cell, has_images
+from proxlin.paper.grid import Cell, has_images
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent
 from proxlin.terms import Ridge

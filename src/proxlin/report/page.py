@@ -120,10 +120,10 @@ def _drawings(
     drawn: Mapping[Figure, bytes], picture: Picture, prefix: str
 ) -> list[tuple[Markup, int, int]]:
     """Each drawing with its natural width and the least width it is shown at, in pixels."""
-    found = []
+    drawings = []
     for place, figure in enumerate(picture.figures):
         svg = Markup(page_svg(drawn[figure], f"{prefix}-{place}-", picture.alt))
         width = figure.get_figwidth() * 96
         least = 0 if width < 700 else round(width * _SMALLEST)
-        found.append((svg, round(width), least))
-    return found
+        drawings.append((svg, round(width), least))
+    return drawings

@@ -63,13 +63,13 @@ VARIABLES: dict[str, str] = {
 }
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """(lighter + 0.05) / (darker + 0.05) of the relative luminances, as WCAG 2 defines it.
 
     >>> contrast("#000000", "#ffffff")
     21.0
     """
-    dark, light = sorted((_luminance(one), _luminance(other)))
+    dark, light = sorted((_luminance(first), _luminance(second)))
     return (light + 0.05) / (dark + 0.05)
 
 

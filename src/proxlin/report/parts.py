@@ -40,7 +40,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Tiles:
-    """Figures in large print by what they mean: `Tiles({"of the outliers found": "92 %"})`."""
+    """Figures in large print by what they mean: `Tiles({"of the outliers names": "92 %"})`."""
 
     tiles: Mapping[str, str]
 
@@ -99,15 +99,15 @@ class Report:
     @property
     def anchors(self) -> list[str]:
         """A name for each section, made of its title, that no other section has."""
-        found: list[str] = []
+        names: list[str] = []
         for section in self.sections:
             words = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "section"
             name, count = words, 1
-            while name in found:
+            while name in names:
                 count += 1
                 name = f"{words}-{count}"
-            found.append(name)
-        return found
+            names.append(name)
+        return names
 
 
 def _check_text(name: str, value: object) -> None:

@@ -81,24 +81,24 @@ def draw_residuals(
     """
     values, mask = np.asarray(losses, dtype=float), np.asarray(is_outlier, dtype=bool)
     figure, axes = panel(title, x=x, y="rows", height=2.7)
-    known = np.isfinite(values)
-    bins = _bins(values[known])
+    finite = np.isfinite(values)
+    bins = _bins(values[finite])
     parts = [("rows that are no outliers", ~mask, BLUE), ("outliers", mask, ORANGE)]
     for label, part, colour in parts:
-        if (known & part).any():
-            count = int((known & part).sum())
+        if (finite & part).any():
+            count = int((finite & part).sum())
             axes.hist(
-                values[known & part],
+                values[finite & part],
                 bins=bins.tolist(),
                 color=colour,
                 alpha=0.75,
                 label=f"{label} ({count:,})",
                 histtype="stepfilled",
             )
-    _scale(axes, "x", values[known])
+    _scale(axes, "x", values[finite])
     if cutoff is not None:
         axes.axvline(cutoff, color=MUTED, linestyle="--", linewidth=1.2, label="cut-off")
-    if known.any():
+    if finite.any():
         figure.legend(loc="outside lower center", frameon=False, fontsize=8, ncols=3)
     return figure
 

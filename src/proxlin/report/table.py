@@ -153,8 +153,8 @@ def sort_value(item: Field) -> float | None:
     """
     if isinstance(item, int | float):
         return None if math.isnan(item) else float(item)
-    found = _NUMBER.match(plain(item))
-    return None if found is None else float(found[0].replace(",", ""))
+    number = _NUMBER.match(plain(item))
+    return None if number is None else float(number[0].replace(",", ""))
 
 
 def numeric_columns(table: Table) -> list[bool]:
@@ -180,10 +180,10 @@ def _extreme(frame: pd.DataFrame, name: str, way: str) -> Any:
 def _field(value: Any, strong: bool) -> Field:
     if value is None or value is pd.NA:
         return _EMPTY
-    known: Field = value if isinstance(value, bool | int | float | Figures) else str(value)
+    field: Field = value if isinstance(value, bool | int | float | Figures) else str(value)
     if strong:
-        return Figures((plain(known),), (True,))
-    return known
+        return Figures((plain(field),), (True,))
+    return field
 
 
 def _line(items: tuple[str, ...]) -> str:

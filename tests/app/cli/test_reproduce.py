@@ -9,7 +9,7 @@ import time
 import pandas as pd
 import pytest
 
-from proxlin.paper.catalog import exhibit
+from proxlin.paper.catalog import experiment
 from proxlin.paper.reproduce import reproduce as carry_out
 from proxlin.run.storage import locked
 
@@ -24,7 +24,7 @@ CELLS = 2 * 2 * (1 + 3)
 def undisturbed(tmp_path_factory):
     """The folder of a run from beginning to end."""
     out = tmp_path_factory.mktemp("undisturbed")
-    whole = exhibit(
+    whole = experiment(
         "table1", datasets=("digits",), rows=80, steps=25,
         methods=("sgd", "adam"), outliers=(0.0, 0.2), exponents=(1.0, 2.0),
     )  # fmt: skip
@@ -195,8 +195,8 @@ def offline(*_arguments):
 
 
 @pytest.mark.parametrize("what", ["accuracy", "fig1", "fig2", "fig3", "fig4", "figA"])
-def test_every_exhibit_comes_from_the_same_cells(run, tmp_path_factory, what):
-    out = tmp_path_factory.getbasetemp() / "exhibits"
+def test_every_experiment_comes_from_the_same_cells(run, tmp_path_factory, what):
+    out = tmp_path_factory.getbasetemp() / "experiments"
     small = ("--datasets", "digits", "--rows", 60, "--steps", 3, "--outliers", "0,0.2")
     code, told, error = run(
         "reproduce", what, *small, "--methods", "sgd,adam", "--out", out, "--json"

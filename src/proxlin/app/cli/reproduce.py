@@ -14,14 +14,14 @@ from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import make_writable, show_table
 from proxlin.app.cli.session import Interrupts, leads
 from proxlin.app.cli.terminal import console, say
-from proxlin.paper.catalog import EXHIBITS, exhibit
-from proxlin.paper.config import METHODS
+from proxlin.paper.catalog import EXPERIMENTS, experiment
+from proxlin.paper.grid import METHODS
 from proxlin.paper.reproduce import Plan, Reproduction
 from proxlin.paper.reproduce import plan as make_plan
 from proxlin.paper.reproduce import reproduce as carry_out
 from proxlin.paper.runner import Engine
 
-_WHAT = f"One of {', '.join(EXHIBITS)}."
+_WHAT = f"One of {', '.join(EXPERIMENTS)}."
 
 
 def reproduce(
@@ -57,7 +57,7 @@ def reproduce(
 
     Each finished cell is a file; the same command continues where an earlier one stopped.
     """
-    chosen = exhibit(
+    chosen = experiment(
         what,
         datasets=comma_separated("--datasets", datasets, str),
         outliers=comma_separated("--outliers", outliers, float),

@@ -89,15 +89,17 @@ def run_demo(
         problem, result = _train(data, p, seconds, seed, watch(name))
         losses = problem.row_losses(result.theta).detach()
         with torch.no_grad():
-            found, clean = (problem.module(x) for x in (data.test_upper, data.upper[~data.mask]))
+            completed, clean = (
+                problem.module(x) for x in (data.test_upper, data.upper[~data.mask])
+            )
         order = losses.argsort(descending=True)
         rows.append(
             DemoRow(
                 name=name,
                 result=result,
                 clean_error=float((clean - data.lower[~data.mask]).abs().mean()),
-                test_error=float((found - data.test_lower).abs().mean()),
-                completions=_whole(data.test_upper[:_SHOWN], found[:_SHOWN]),
+                test_error=float((completed - data.test_lower).abs().mean()),
+                completions=_whole(data.test_upper[:_SHOWN], completed[:_SHOWN]),
                 losses=losses,
                 outlier_recall=float(data.mask[order[: int(data.mask.sum())]].float().mean()),
                 worst=_whole(data.upper[order[:_SHOWN]], data.dirty[order[:_SHOWN]]),
@@ -132,8 +134,10 @@ def trace_shares(
         for name, p in LOSSES.items():
             problem, _ = _train(data, p, seconds, seed, watch(f"{name}, {ratio:.0%}"))
             with torch.no_grad():
-                found = problem.module(data.test_upper)
-            points.append(SharePoint(name, ratio, float((found - data.test_lower).abs().mean())))
+                completed = problem.module(data.test_upper)
+            points.append(
+                SharePoint(name, ratio, float((completed - data.test_lower).abs().mean()))
+            )
     return points
 
 

@@ -8,10 +8,9 @@ from proxlin.paper.accuracy import (
     accuracy_scores,
     compare_accuracies,
 )
-from proxlin.paper.best_run import chosen
-from proxlin.paper.config import Grid
-from proxlin.paper.metrics import LOSSES
-from proxlin.paper.tables import KEY, compare, layouts, runs, scores
+from proxlin.paper.grid import Grid
+from proxlin.paper.metrics import LOSSES, best_runs
+from proxlin.paper.table1 import KEY, compare, layouts, runs, scores
 from proxlin.report import write_tables
 
 
@@ -66,11 +65,11 @@ def test_adam_is_shown_at_its_best_rate():
     cells = Grid(datasets=("mnist",), outliers=(0.0,), exponents=(1.0,), methods=("adam",)).cells()
     objectives = {"adam-0.001": 3.0, "adam-0.003": 2.0, "adam-0.01": 5.0}
     records = {c.name: record((objectives[c.method], 1.0, 1.0)) for c in cells}
-    assert [c.method for c in chosen(cells, records)] == ["adam-0.003"]
+    assert [c.method for c in best_runs(cells, records)] == ["adam-0.003"]
     frame = runs(cells, records, (1.0,))
-    assert frame[["method", "contender", "f_obj"]].values.tolist() == [["adam", "adam-0.003", 2.0]]
+    assert frame[["method", "variant", "f_obj"]].values.tolist() == [["adam", "adam-0.003", 2.0]]
     del records[cells[1].name]  # a rate that is not finished yet
-    assert [c.method for c in chosen(cells, records)] == ["adam-0.001"]
+    assert [c.method for c in best_runs(cells, records)] == ["adam-0.001"]
 
 
 def test_time_to_the_objective_of_sgd():

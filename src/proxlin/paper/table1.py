@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from proxlin.paper import published
-from proxlin.paper.best_run import chosen
 from proxlin.paper.cell import figures
-from proxlin.paper.config import Cell, family
-from proxlin.paper.metrics import LOSSES, seconds_to_reach
+from proxlin.paper.grid import Cell, family
+from proxlin.paper.metrics import LOSSES, best_runs, seconds_to_reach
 from proxlin.paper.store import Record
 from proxlin.report import Field, Figures, Table
 
@@ -34,12 +33,12 @@ class Score:
 def runs(
     cells: Iterable[Cell], records: Mapping[str, Record], exponents: Iterable[float]
 ) -> pd.DataFrame:
-    """One line for each finished cell that `chosen` picks and each exponent it is judged by.
+    """One line for each finished cell that `best_runs` picks and each exponent it is judged by.
 
     `seconds_to_sgd` is T*, NaN where the objective of "sgd" was not reached or not measured.
     """
     lines = []
-    for cell in chosen(cells, records):
+    for cell in best_runs(cells, records):
         record = records[cell.name]
         judged = exponents if cell.p == "mse" else (float(cell.p),)
         lines += [
@@ -48,7 +47,7 @@ def runs(
                 "outliers": cell.outliers,
                 "p": p,
                 "method": family(cell.method),
-                "contender": cell.method,
+                "variant": cell.method,
                 "seed": cell.seed,
                 **figures(record, p),
                 "seconds": record["seconds"],
@@ -57,7 +56,7 @@ def runs(
             for p in judged
             if str(p) in record["metrics"]
         ]
-    columns = [*KEY, "method", "contender", "seed", *LOSSES, "seconds", "name"]
+    columns = [*KEY, "method", "variant", "seed", *LOSSES, "seconds", "name"]
     frame = pd.DataFrame(lines, columns=columns)
     return _with_times(frame, records).drop(columns="name")
 
@@ -108,28 +107,28 @@ def compare(frame: pd.DataFrame, *, comparable: bool = True) -> pd.DataFrame:
 
 def _published_best() -> dict[str, pd.DataFrame]:
     paper = published.table1()
-    found = {}
+    results = {}
     for loss in LOSSES:
         lowest = paper.loc[paper.groupby(KEY)[loss].idxmin(), [*KEY, loss, "method"]]
-        found[loss] = lowest.rename(columns={loss: f"{loss}_paper", "method": f"{loss}_paper_by"})
-    return found
+        results[loss] = lowest.rename(columns={loss: f"{loss}_paper", "method": f"{loss}_paper_by"})
+    return results
 
 
 def scores(table: pd.DataFrame) -> list[Score]:
     """For each method, how many of its figures beat the paper's best."""
-    found = []
+    results = []
     for method, part in table.groupby("method", sort=False):
         verdicts = part[[f"{loss}_better" for loss in LOSSES]]
         better = int((verdicts == "ours").sum().sum())
-        found.append(Score(str(method), better, int(verdicts.notna().sum().sum())))
-    return [score for score in found if score.compared]
+        results.append(Score(str(method), better, int(verdicts.notna().sum().sum())))
+    return [score for score in results if score.compared]
 
 
 def layouts(table: pd.DataFrame, remarks: tuple[str, ...] = ()) -> list[Table]:
     """A table of losses for each data set, then one of times."""
     methods = list(dict.fromkeys(table["method"]))
     shown = " / ".join(_TITLES[loss] for loss in LOSSES)
-    found = []
+    results = []
     for dataset, part in table.groupby("dataset", sort=False):
         published_too = bool(part["f_obj_paper"].notna().any())
         rows: list[tuple[Field, ...]] = []
@@ -137,7 +136,7 @@ def layouts(table: pd.DataFrame, remarks: tuple[str, ...] = ()) -> list[Table]:
             ours = {str(line["method"]): line for _, line in lines.iterrows()}
             paper = (_paper(lines),) if published_too else ()
             rows.append((*map(_short, key), *(_losses(ours.get(m)) for m in methods), *paper))
-        found.append(
+        results.append(
             Table(
                 f"{dataset}: {shown}",
                 ("outliers", "p", *methods, *(("paper's best",) if published_too else ())),
@@ -147,7 +146,7 @@ def layouts(table: pd.DataFrame, remarks: tuple[str, ...] = ()) -> list[Table]:
                 else (),
             )
         )
-    return [*found, _times(table, methods, remarks)]
+    return [*results, _times(table, methods, remarks)]
 
 
 def _losses(line: pd.Series | None) -> Field:
@@ -187,8 +186,8 @@ def _times(table: pd.DataFrame, methods: list[str], remarks: tuple[str, ...]) ->
         "T, then after the arrow T*, the time until the objective is at most the best of sgd;"
         " NA: not reached, or not with every seed."
     )
-    told = (remark, *remarks) if raced else remarks
-    return Table("Training time in seconds", (*KEY, *methods), rows, told)
+    notes = (remark, *remarks) if raced else remarks
+    return Table("Training time in seconds", (*KEY, *methods), rows, notes)
 
 
 def _time(line: pd.Series, raced: bool) -> str:

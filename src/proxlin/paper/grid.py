@@ -1,9 +1,9 @@
-"""Cell and Grid: which runs an experiment consists of, and what each is called."""
+"""Cell and Grid: which runs an experiment consists of, and the settings of its methods."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,13 +16,51 @@ from proxlin._checks import (
 )
 from proxlin.data import list_datasets
 from proxlin.errors import InvalidInputError
-from proxlin.paper.method_settings import ADAM_RATES, CONTENDERS, contender
+from proxlin.methods import MBO, SGD, Adam, Method, Probed
+from proxlin.methods.search import Armijo
+from proxlin.methods.subproblem import SADM, Subgradient
 from proxlin.problem.loss import Exponent
 
 PAPER_DATASETS = ("mnist", "fashion-mnist", "scm1d")
 PAPER_OUTLIERS = (0.0, 0.05, 0.1, 0.2, 0.3)
 PAPER_EXPONENTS = (1.0, 1.5, 2.0)
 METHODS = ("probed", "mbo-sadm", "mbo-sgd", "sgd", "adam", "mse")
+
+ADAM_RATES = (1e-3, 3e-3, 1e-2)  # the tables show the one with the lowest objective
+
+# App. F names no line search; these are the numbers of the published experiment.
+_SEARCH = Armijo(first=0.95, shrink=0.95, slope=0.1, max_trials=250)
+
+
+def _sadm(images: bool) -> Method:
+    tolerance = 0.1 if images else 0.001
+    return MBO(solver=SADM(batch_size=8, max_steps=200, tolerance=tolerance), search=_SEARCH)
+
+
+def _subgradient(images: bool) -> Method:
+    rate = 1e-5 if images else 1e-3
+    solver = Subgradient(learning_rate=rate, momentum=0.9, max_steps=500, batch_size=8)
+    return MBO(solver=solver, search=_SEARCH)
+
+
+def _adam(rate: float) -> Callable[[bool], Method]:
+    return lambda _images: Adam(learning_rate=rate)
+
+
+METHOD_SETTINGS: dict[str, Callable[[bool], Method]] = {
+    "probed": lambda _images: Probed(),
+    "mbo-sadm": _sadm,
+    "mbo-sgd": _subgradient,
+    "sgd": lambda _images: SGD(learning_rate=1e-6, momentum=0.9, batch_size=8),
+    **{f"adam-{rate:g}": _adam(rate) for rate in ADAM_RATES},
+    "mse": lambda _images: Probed(),  # the loss differs, not the method
+}
+
+
+def method_settings(name: str, images: bool) -> Method:
+    """The settings of the method called `name`, for autoencoders or for regressors."""
+    return METHOD_SETTINGS[check_choice("method", name, METHOD_SETTINGS)](images)
+
 
 _KINDS = {entry.name: entry.kind for entry in list_datasets()}
 
@@ -42,7 +80,7 @@ class Cell:
     dataset: str
     outliers: float  # probability that a training row is replaced by noise
     p: Exponent
-    method: str  # one of `contenders.CONTENDERS`
+    method: str  # one of `METHOD_SETTINGS`
     seed: int = 0  # of the outliers, the first parameters and the batches
     seconds: float | None = 60.0
     steps: int | None = None
@@ -51,7 +89,7 @@ class Cell:
     def __post_init__(self) -> None:
         check_choice("dataset", self.dataset, _KINDS)
         check_share("outliers", self.outliers)
-        check_choice("method", self.method, CONTENDERS)
+        check_choice("method", self.method, METHOD_SETTINGS)
         if self.p != "mse":
             check_exponent("p", self.p)
         if (self.p == "mse") != (self.method == "mse"):
@@ -81,7 +119,10 @@ class Cell:
 
     def config(self) -> dict[str, Any]:
         """What the file of the cell must state for the cell to count as finished."""
-        return {**asdict(self), "settings": repr(contender(self.method, has_images(self.dataset)))}
+        return {
+            **asdict(self),
+            "settings": repr(method_settings(self.method, has_images(self.dataset))),
+        }
 
 
 def _short(value: float) -> str:
@@ -113,12 +154,12 @@ class Grid:
             if not getattr(self, axis):
                 raise InvalidInputError(f"{axis} must name at least one value; got none.")
         for method in self.methods:
-            check_choice("methods", method, {*METHODS, *CONTENDERS})
+            check_choice("methods", method, {*METHODS, *METHOD_SETTINGS})
         self.cells()  # each checks its own values
 
     def cells(self) -> list[Cell]:
         """The cells, those that share data next to each other, none twice."""
-        found = [
+        cells = [
             Cell(
                 dataset=dataset,
                 outliers=ratio,
@@ -135,18 +176,18 @@ class Grid:
             for method in expand(self.methods)
             for p in self._losses(method)
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(cells))
 
     def _losses(self, method: str) -> tuple[Exponent, ...]:
         return ("mse",) if method == "mse" else self.exponents
 
 
 def expand(methods: Iterable[str]) -> list[str]:
-    """The contenders that the names stand for."""
+    """The methods that the names stand for."""
     adam = [f"adam-{rate:g}" for rate in ADAM_RATES]
     return [single for name in methods for single in (adam if name == "adam" else [name])]
 
 
 def family(method: str) -> str:
-    """The name under which tables show a contender: the rates of Adam are one method."""
+    """The name under which tables show a variant: the rates of Adam are one method."""
     return re.sub(r"^adam-.*", "adam", method)

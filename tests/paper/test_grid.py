@@ -2,9 +2,8 @@ import pytest
 
 from proxlin.errors import InvalidInputError
 from proxlin.methods import MBO, SGD
-from proxlin.paper.catalog import EXHIBITS, exhibit
-from proxlin.paper.config import METHODS, Cell, Grid, expand, family
-from proxlin.paper.method_settings import CONTENDERS, contender
+from proxlin.paper.catalog import EXPERIMENTS, experiment
+from proxlin.paper.grid import METHOD_SETTINGS, METHODS, Cell, Grid, expand, family, method_settings
 
 
 def cell(**changes):
@@ -36,14 +35,14 @@ def test_values_given_twice_are_run_once():
     assert len(Grid(outliers=(0.0, 0.0), methods=("probed", "probed")).cells()) == 9
 
 
-def test_every_contender_belongs_to_a_method_of_the_tables():
-    assert set(expand(METHODS)) == set(CONTENDERS)
-    assert {family(name) for name in CONTENDERS} == set(METHODS)
+def test_every_variant_belongs_to_a_method_of_the_tables():
+    assert set(expand(METHODS)) == set(METHOD_SETTINGS)
+    assert {family(name) for name in METHOD_SETTINGS} == set(METHODS)
 
 
 def test_appendix_f():
     for images, tolerance, rate in ((True, 0.1, 1e-5), (False, 0.001, 1e-3)):
-        sadm, inner = contender("mbo-sadm", images), contender("mbo-sgd", images)
+        sadm, inner = method_settings("mbo-sadm", images), method_settings("mbo-sgd", images)
         assert isinstance(sadm, MBO)
         assert isinstance(inner, MBO)
         found = sadm.solver.max_steps, sadm.solver.batch_size, sadm.solver.tolerance
@@ -51,7 +50,7 @@ def test_appendix_f():
         assert sadm.solver.decay == 0.95
         found = inner.solver.learning_rate, inner.solver.momentum, inner.solver.max_steps
         assert found == (rate, 0.9, 500)
-        assert contender("sgd", images) == SGD(learning_rate=1e-6, momentum=0.9, batch_size=8)
+        assert method_settings("sgd", images) == SGD(learning_rate=1e-6, momentum=0.9, batch_size=8)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +87,8 @@ def test_the_config_changes_with_each_field():
     assert all(a != b for i, a in enumerate(configs) for b in configs[:i])
 
 
-def test_axes_replace_those_of_the_exhibit_and_steps_stand_alone():
-    grid = exhibit("fig2", exponents=(1.0,), steps=7).grid
+def test_axes_replace_those_of_the_experiment_and_steps_stand_alone():
+    grid = experiment("fig2", exponents=(1.0,), steps=7).grid
     assert grid == Grid(
         datasets=("mnist",),
         outliers=(0.0,),
@@ -98,15 +97,15 @@ def test_axes_replace_those_of_the_exhibit_and_steps_stand_alone():
         seconds=None,
         steps=7,
     )
-    assert exhibit("fig2", steps=7, seconds=3.0).grid.seconds == 3.0
+    assert experiment("fig2", steps=7, seconds=3.0).grid.seconds == 3.0
 
 
 def test_accuracy_needs_images():
     with pytest.raises(InvalidInputError, match=r"images with classes.*got 'scm1d'"):
-        exhibit("accuracy", datasets=("scm1d",))
+        experiment("accuracy", datasets=("scm1d",))
 
 
-def test_unknown_exhibits_are_refused_with_the_nearest_name():
+def test_unknown_experiments_are_refused_with_the_nearest_name():
     with pytest.raises(InvalidInputError, match="Did you mean 'table1'"):
-        exhibit("tabel1")
-    assert list(EXHIBITS) == ["table1", "accuracy", "fig1", "fig2", "fig3", "fig4", "figA"]
+        experiment("tabel1")
+    assert list(EXPERIMENTS) == ["table1", "accuracy", "fig1", "fig2", "fig3", "fig4", "figA"]
