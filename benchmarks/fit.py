@@ -162,7 +162,7 @@ def standings(results: pd.DataFrame) -> pd.DataFrame:
         "rank": errors.rank(axis=1).groupby(["kind", "share"]).mean(),
         "seconds": seconds[errors.columns],
     }
-    return pd.concat(parts, axis=1).stack(level=1, future_stack=True)
+    return pd.DataFrame(pd.concat(parts, axis=1).stack(level=1, future_stack=True))
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from benchmarks.timing import best_of_each, verdict
 from proxlin.methods.subproblem import SADM, InnerADMM
 from proxlin.methods.subproblem.convex_model import ConvexModel
 from proxlin.methods.subproblem.normal_equations import DenseRows, Gram, product_of_columns
-from proxlin.methods.subproblem.splitting import Split, minimize_split
+from proxlin.methods.subproblem.splitting import SplitProblem, minimize_split
 from proxlin.models import paper_autoencoder
 from proxlin.problem import Problem
 from proxlin.prox import norm
@@ -59,7 +59,7 @@ def _figures(p: float, repeats: int) -> list[str]:
     equations = Gram(product_of_columns(rows.matrix))
     weights = torch.tensor(2.001)  # h + gamma_1 + rho_1
     centre = torch.zeros_like(model.anchor)
-    split = Split(rows, equations, batch.residual, centre, weights, p)
+    split = SplitProblem(rows, equations, batch.residual, centre, weights, p)
 
     seconds = best_of_each(
         {
@@ -81,7 +81,7 @@ def _figures(p: float, repeats: int) -> list[str]:
     ]
 
 
-def _excess(split: Split) -> float:
+def _excess(split: SplitProblem) -> float:
     """The relative distance of the objective from its minimum after the inner steps."""
 
     def objective(x: Tensor) -> float:

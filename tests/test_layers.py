@@ -11,8 +11,6 @@ import proxlin
 ROOT = Path(proxlin.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 MOST_ROOMS = 16
-# The same idea for another thing: Newton steps of a method and of the linear solver, ...
-SHARED_NAMES = {"columns.py", "newton.py", "parts.py", "rows.py", "table.py"}
 
 
 def tree() -> list[tuple[str, str]]:
@@ -60,8 +58,7 @@ def test_the_tree_alone_tells_where_an_idea_lives(idea: str, room: str) -> None:
 def test_two_ideas_never_share_a_file_name() -> None:
     files = [path for path in ROOT.rglob("*.py") if not path.name.startswith("__")]
     names = [path.name for path in files if "cli" not in path.parts]  # named after the commands
-    shared = {name for name in names if names.count(name) > 1}
-    assert shared <= SHARED_NAMES, f"{sorted(shared - SHARED_NAMES)} stand for two ideas"
+    assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 def layer_of(path: Path) -> str:

@@ -13,8 +13,8 @@ from proxlin.errors import InvalidInputError, MemoryBudgetError
 from proxlin.linearize.differentiable import Differentiable, rows_of
 from proxlin.linearize.general import General
 from proxlin.linearize.layerwise.chain import read_chain
+from proxlin.linearize.layerwise.jacobian_rows import Layerwise
 from proxlin.linearize.layerwise.record import NotAChainError, Weights
-from proxlin.linearize.layerwise.rows import Layerwise
 from proxlin.linearize.products import Products
 from proxlin.problem.rows import Batch
 from proxlin.problem.shards import LocalBatch

@@ -13,8 +13,8 @@ from proxlin.exact.linear.coordinates import Coordinates
 from proxlin.exact.linear.duality_gap import DualityGap, duality_gap
 from proxlin.exact.linear.lagrangian import Lagrangian, Point
 from proxlin.exact.linear.losses import Loss
-from proxlin.exact.linear.newton import descend
 from proxlin.exact.linear.penalties import ScaledPenalty
+from proxlin.exact.linear.semismooth_newton import descend
 from proxlin.methods.contract import Status
 from proxlin.prox import norm
 from proxlin.run.loop import Loop
