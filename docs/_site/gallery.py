@@ -20,8 +20,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MADE = ROOT / "docs" / "gallery"
 SECTIONS = {
-    "Tables with a target": ("robust_regression", "feature_selection", "dirty_table"),
-    "Tables and images without one": ("autoencoder_outliers", "factorization"),
+    "Tables with a target": (
+        "robust_regression",
+        "wrong_features",
+        "curved_relation",
+        "feature_selection",
+        "dirty_table",
+    ),
+    "Tables and images without one": (
+        "outlier_hunt",
+        "autoencoder_outliers",
+        "factorization",
+        "video_background",
+    ),
+    "Your own module": ("own_module", "implicit_image"),
+    "Methods and machines": ("paper_figure", "several_processes"),
 }
 
 
