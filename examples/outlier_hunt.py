@@ -3,8 +3,8 @@
     python examples/outlier_hunt.py [folder for the picture]
 
 Measurements of bodies with slips of the keyboard: centimetres where metres belong, a decimal point
-lost, two columns exchanged. `proxlin fit bodies.csv --out DIR` and `proxlin outliers DIR bodies.csv`
-do the same without a program.
+lost, two columns exchanged. `proxlin fit bodies.csv --out DIR` and `proxlin outliers DIR
+bodies.csv` do the same without a program.
 """
 
 import sys
@@ -49,7 +49,8 @@ def main(folder: Path) -> None:
     judged = model.judge(table.frame)
     flags = np.asarray(judged.flags, dtype=bool)
     print(
-        f"{flags[:BAD].sum()} of {BAD} slips flagged, {flags[BAD:].sum()} of {ROWS - BAD} other rows"
+        f"flagged: {flags[:BAD].sum()} of {BAD} slips,"
+        f" {flags[BAD:].sum()} of {ROWS - BAD} other rows"
     )
     for row in model.explain(table.frame, judged.worst(5), judged):
         cell = row.cells[0]

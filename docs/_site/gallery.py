@@ -23,7 +23,6 @@ SECTIONS = {
     "Tables with a target": (
         "robust_regression",
         "wrong_features",
-        "curved_relation",
         "feature_selection",
         "dirty_table",
     ),
@@ -33,8 +32,8 @@ SECTIONS = {
         "factorization",
         "video_background",
     ),
-    "Your own module": ("own_module", "implicit_image"),
-    "Methods and machines": ("paper_figure", "several_processes"),
+    "Your own module": ("own_module",),
+    "Methods and machines": ("several_processes",),
 }
 
 

@@ -160,6 +160,16 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.outlier_scores_ = self.outlier_scale_.scores(norms)
         self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
 
+    def export_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write what the fitted model computes, scaling included, as an ONNX file.
+
+        Input `x` (n, features) float64 in the data's own units; output `y`: the predictions of a
+        regressor, the reconstructions of an autoencoder. Needs `pip install 'proxlin[onnx]'`.
+        """
+        from proxlin.estimators.onnx import export_onnx  # noqa: PLC0415  few need it
+
+        export_onnx(self, path)
+
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the outlier score of each training row, the flagged ones marked; returns the axes.
 
