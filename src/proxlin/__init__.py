@@ -13,9 +13,10 @@ from proxlin.methods.subproblem import ADMM, SADM, InnerADMM, Subgradient, sadm_
 from proxlin.methods.subproblem.convex_model import ConvexModel
 from proxlin.methods.subproblem.metric import Diagonal, Euclidean
 from proxlin.problem import Problem
+from proxlin.run.callbacks import EarlyStopping, ProgressLine, TensorBoard
 from proxlin.run.checkpoint import Checkpoints
 from proxlin.run.minimize import Progress, minimize
-from proxlin.run.result import History, Result
+from proxlin.run.result import Certificate, History, Result
 from proxlin.terms import (
     Ball,
     Box,
@@ -50,9 +51,11 @@ __all__ = [
     "Armijo",
     "Ball",
     "Box",
+    "Certificate",
     "Checkpoints",
     "ConvexModel",
     "Diagonal",
+    "EarlyStopping",
     "ElasticNet",
     "Euclidean",
     "GroupLasso",
@@ -64,6 +67,7 @@ __all__ = [
     "Probed",
     "Problem",
     "Progress",
+    "ProgressLine",
     "Result",
     "Ridge",
     "RobustAutoencoder",
@@ -75,6 +79,7 @@ __all__ = [
     "Simplex",
     "Status",
     "Subgradient",
+    "TensorBoard",
     "Tied",
     "minimize",
     "sadm_iterations",

@@ -22,6 +22,11 @@ from proxlin.estimators.scaling import RobustScaling
 class Scaled(nn.Module):
     """(x - center) / scale in float64, a net in its own type, and back to plain units."""
 
+    before_center: Tensor
+    before_scale: Tensor
+    after_center: Tensor
+    after_scale: Tensor
+
     def __init__(self, net: nn.Module, before: RobustScaling, after: RobustScaling) -> None:
         super().__init__()
         self.net = copy.deepcopy(net).cpu().eval().requires_grad_(False)
@@ -34,8 +39,7 @@ class Scaled(nn.Module):
         """Rows (n, features) to what the estimator returns for them, (n, outputs)."""
         scaled = (x - self.before_center) / self.before_scale
         output: Tensor = self.net(scaled.to(self.kind)).flatten(1).double()
-        plain: Tensor = output * self.after_scale + self.after_center
-        return plain
+        return output * self.after_scale + self.after_center
 
 
 class Shaped(nn.Module):

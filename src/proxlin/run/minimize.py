@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_choice, check_count, check_positive
+from proxlin._checks import check_choice, check_count, check_flag, check_positive
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods import Method, method_named
 from proxlin.methods.contract import Budget, Status
@@ -21,6 +21,7 @@ from proxlin.methods.subproblem.metric import Euclidean
 from proxlin.problem import Problem
 from proxlin.problem.parallel import check_same_call, clock_of, interrupted_together
 from proxlin.problem.rows import evenly_spread
+from proxlin.run.callbacks import ProgressLine
 from proxlin.run.checkpoint import Checkpoints, as_checkpoints, owner_of, writer_for
 from proxlin.run.held_out import HeldOut
 from proxlin.run.loop import check_callbacks
@@ -46,6 +47,7 @@ def minimize(
     stationarity_rows: int | None = None,
     held_out: Any = None,
     checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
+    progress: bool = False,
 ) -> Result:
     """Minimise the problem and leave the best parameters seen in its module.
 
@@ -78,6 +80,8 @@ def minimize(
         A folder in which the run keeps itself, every minute or as `Checkpoints(folder, ...)` says.
         The same call goes on from what it finds there; a run that was over is returned as it was,
         unless the budget that ended it was raised.
+    progress
+        Show one line with objective and time left, on the standard error of the first process.
 
     Ctrl-C ends the run and returns the best point so far; before the first evaluation it raises.
 
@@ -108,7 +112,10 @@ def minimize(
             "polish lowers the objective from the best point, which held_out keeps from being the"
             " goal; give one of the two."
         )
+    line = ProgressLine() if check_flag("progress", progress) else None
     functions = check_callbacks(callbacks)
+    if line is not None and problem.communicator.leads:
+        functions = (*functions, line)
     check_same_call(problem.communicator, _described(problem, settings, held_out, checkpoint))
     limit, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
         (_seconds(max_seconds, max_iter), max_iter, tol, seed, polish, stationarity_rows)
@@ -134,6 +141,8 @@ def minimize(
         if stationarity_rows is not None and result.certificate is None:
             certificate = sampled_stationarity(problem, result.theta, stationarity_rows)
             result = replace(result, certificate=certificate)
+    if line is not None and problem.communicator.leads:
+        line.close(str(result))
     return result
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
@@ -66,6 +67,12 @@ class History:
 
         return pd.DataFrame(self.records)
 
+    def __repr__(self) -> str:
+        if not self.records:
+            return "History(no evaluations)"
+        first, last = (self.records[place].get("objective", float("nan")) for place in (0, -1))
+        return f"History({len(self.records)} evaluations, objective {first:.6g} to {last:.6g})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -96,6 +103,41 @@ class Result:
             start=self.start,
             remarks=tuple(dict.fromkeys(self.remarks + later.remarks)),
         )
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the objective over the seconds of the run; returns the matplotlib axes."""
+        if ax is None:
+            from matplotlib import pyplot  # noqa: PLC0415  few runs are drawn
+
+            _, ax = pyplot.subplots()
+        course = self.history.frame()
+        ax.plot(course["seconds"], course["objective"], marker=".", label="evaluated")
+        ax.plot(course["seconds"], course["objective"].cummin(), label="best so far")
+        ax.set(xlabel="seconds", ylabel="objective", title=str(self.status))
+        if float(course["objective"].min()) > 0:
+            ax.set_yscale("log")
+        ax.legend()
+        return ax
+
+    def __repr__(self) -> str:
+        return f"Result({self})"
+
+    def _repr_html_(self) -> str:
+        """The same as a small table, for notebooks."""
+        rows = {
+            "objective": f"{self.objective:.6g}",
+            "steps": f"{self.iterations:,}",
+            "seconds": f"{self.seconds:.1f}",
+            "certificate": str(self.certificate or "none measured"),
+            "status": str(self.status),
+            "remarks": " ".join(self.remarks) or "none",
+        }
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{name}</th>"
+            f"<td style='text-align:left'>{escape(value)}</td></tr>"
+            for name, value in rows.items()
+        )
+        return f"<table>{cells}</table>"
 
     def __str__(self) -> str:
         parts = [
