@@ -75,9 +75,10 @@ def test_plot_marks_the_outliers():
     y = Y.copy()
     y[:7] += 100.0
     model = RobustRegressor().fit(X, y)
-    for axes in (model.plot(), model.plot(X, y)):
+    as_new = model.outlier_scores(X, y) > model.outlier_scale_.cutoff
+    for axes, flags in ((model.plot(), model.outliers_), (model.plot(X, y), as_new)):
         good, bad = axes.collections[:2]
-        assert len(bad.get_offsets()) == model.outliers_.sum() >= 7
+        assert len(bad.get_offsets()) == flags.sum() >= 7
         assert len(good.get_offsets()) + len(bad.get_offsets()) == 60
         matplotlib.pyplot.close(axes.figure)
 
@@ -88,18 +89,17 @@ def test_plot_marks_the_outliers():
         ({"p": 0.5}, "p must be a number >= 1"),
         ({"p": "huber"}, 'p must be a number >= 1, inf or "mse"'),
         ({"alpha": -1.0, "regularizer": "ridge"}, "alpha must be >= 0"),
-        ({"alpha": "auto"}, "needs a regularizer by name"),
+        ({"leverage": True, "reweight": False}, "part of the reweighting"),
         ({"regularizer": "rigde"}, "Did you mean 'ridge'"),
         ({"regularizer": 3}, "regularizer must be"),
         ({"hidden": "64"}, "hidden must be a sequence"),
         ({"hidden": (0,)}, "hidden"),
         ({"hidden": (4,), "fit_intercept": False}, "fit_intercept=False is for linear"),
-        ({"hidden": (4,), "alpha": "auto"}, "for linear models"),
         ({"module": 3}, "module must be a function"),
         ({"module": lambda i, o: nn.Linear(i, o + 1)}, "one row of 2 targets"),
         ({"module": lambda i, o: nn.Linear(i + 1, o)}, "rows of 3 features"),
         ({"module": lambda i, o: "net"}, "must return a torch.nn.Module"),
-        ({"leverage": "yes"}, "leverage must be one of"),
+        ({"leverage": "yes"}, "leverage must be True or False"),
         ({"max_iter": 0}, "max_iter must be"),
         ({"max_seconds": -1.0}, "max_seconds must be > 0"),
         ({"tol": 0.0}, "tol must be > 0"),

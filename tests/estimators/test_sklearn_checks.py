@@ -19,7 +19,7 @@ ESTIMATORS: list[Any] = [
     RobustRegressor(),
     RobustRegressor(p=2, regularizer="ridge", alpha=0.1),
     RobustRegressor(hidden=(8,), method=Adam(learning_rate=0.03), max_iter=200),
-    RobustRegressor(leverage="auto"),
+    RobustRegressor(p=1, reweight=False),
     RobustAutoencoder(method="adam", max_iter=5, contamination=0.1),
     RobustAutoencoder(1, hidden=(), tied=True, noise=0.1, method="adam", max_iter=5),
     RobustFeatureSelector(),
@@ -37,8 +37,6 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     weights = "check_sample_weight_equivalence_on_dense_data"
     if isinstance(estimator, RobustRegressor) and tuple(estimator.hidden):
         return {weights: "a net is trained on random batches, which repeated rows change"}
-    if isinstance(estimator, RobustRegressor) and estimator.leverage:
-        return {weights: "the bulk of the features is a share of the rows, not of their weights"}
     if isinstance(estimator, RobustAutoencoder) and estimator.contamination == "auto":
         reason = "its rows have no outliers, so none is flagged where no share of them is demanded"
         return dict.fromkeys(("check_outliers_train", "check_outliers_fit_predict"), reason)

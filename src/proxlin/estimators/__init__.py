@@ -5,6 +5,7 @@ from proxlin.estimators.factorization import RobustFactorization
 from proxlin.estimators.nmf import RobustNMF
 from proxlin.estimators.outlier_detector import RobustOutlierDetector
 from proxlin.estimators.regressor import RobustRegressor
+from proxlin.estimators.robust_r2 import robust_r2_score, robust_r2_scorer
 from proxlin.estimators.selection_path import SelectionPath
 from proxlin.estimators.selector import RobustFeatureSelector
 
@@ -16,4 +17,6 @@ __all__ = [
     "RobustOutlierDetector",
     "RobustRegressor",
     "SelectionPath",
+    "robust_r2_score",
+    "robust_r2_scorer",
 ]

@@ -72,6 +72,11 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     outlier_scores_: NDArray[np.float64]
     outliers_: NDArray[np.bool_]
 
+    @property
+    def _exponent(self) -> Exponent:
+        """p as a loss takes it."""
+        return self.p
+
     def _attempt(self, *, keep: bool = False) -> Self:
         """A twin with the same settings, without what was learned unless `keep`."""
         twin = object.__new__(type(self))
@@ -86,7 +91,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _check_shared(self) -> None:
         """Refuse settings that no fit could use, before any data are read."""
-        RowLoss(self.p)
+        RowLoss(self._exponent)
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
         if self.max_iter is not None:
@@ -126,15 +131,19 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         method: str | Method | None = None,
         checkpoint: Checkpoint = None,
         held_share: float = 0.0,
+        held_rows: NDArray[np.bool_] | None = None,
     ) -> Result:
         """Minimise within the user's budget; without one, within so many steps.
 
-        Steps and not seconds, so that the same seed gives the same numbers. A share of the rows may
-        be held out of training, to choose the best point of the run.
+        Steps and not seconds, so that the same seed gives the same numbers. A share of the rows, or
+        given ones, may be held out of training, to choose the best point of the run.
         """
         free = self.max_seconds is None and self.max_iter is None
         held_out = None
-        if held_share > 0 and problem.n_rows >= _LEAST_TO_SPLIT:
+        if held_rows is not None and held_rows.any():
+            held_out = problem.rows.take(torch.from_numpy(np.flatnonzero(held_rows)))
+            problem = problem.restricted(torch.from_numpy(np.flatnonzero(~held_rows)))
+        elif held_share > 0 and problem.n_rows >= _LEAST_TO_SPLIT:
             order = torch.from_numpy(np.random.default_rng(seed).permutation(problem.n_rows))
             kept = problem.n_rows - round(held_share * problem.n_rows)
             held_out = problem.rows.take(order[kept:])
@@ -151,12 +160,14 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             checkpoint=checkpoint,
         )
 
-    def _record(self, result: Result, norms: Array, *, size: float = 1.0) -> None:
+    def _record(
+        self, result: Result, norms: Array, *, size: float = 1.0, scale: OutlierScale | None = None
+    ) -> None:
         """Keep the run, and the scores of the training rows by the norms of their residuals."""
         self.result_ = result
         self.history_ = result.history.frame()
         self.n_iter_ = max(1, result.iterations)
-        self.outlier_scale_ = OutlierScale.fit(norms, size=size)
+        self.outlier_scale_ = OutlierScale.fit(norms, size=size) if scale is None else scale
         self.outlier_scores_ = self.outlier_scale_.scores(norms)
         self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
 

@@ -76,6 +76,15 @@ class LeverageWeights:
         return (self.distances(x) <= self.limit).astype(np.float64)
 
 
+def bulk_rows(x: Vector) -> list[NDArray[np.intp]]:
+    """Halves of the rows that lie close together, one from each notion of the middle."""
+    spread = np.median(np.abs(x - np.median(x, axis=0)), axis=0)
+    scale = np.where(spread > 0, spread, 1.0)
+    sample = np.clip((x - np.median(x, axis=0)) / scale, -1e6, 1e6)
+    half = len(sample) // 2 + 1
+    return [_concentrate(sample, start[:half])[1] for start in _starts(sample)]
+
+
 def _reach(columns: int) -> float:
     """The limit over the median distance: what 1 in 1,000 Gaussian rows exceed, and 1.5 at least.
 

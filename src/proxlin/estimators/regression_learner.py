@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from proxlin.estimators.base import Checkpoint, RobustBase, named_regularizer
-from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.linear_fit import LinearFit
 from proxlin.estimators.net_fit import (
     ModuleFactory,
@@ -23,33 +22,43 @@ from proxlin.estimators.net_fit import (
     regression_problem,
 )
 from proxlin.estimators.reservoir import Reservoir
-from proxlin.estimators.reweighting import ROUNDS, row_weights, settled
+from proxlin.estimators.reweighting import row_weights
+from proxlin.estimators.robust_linear import (
+    Judged,
+    RobustLinear,
+    fit_robust_linear,
+    judge_residuals,
+)
+from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight
 from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.scores import CUTOFF, OutlierScale
 from proxlin.estimators.tables import Array, as_array
 from proxlin.methods.contract import Status
 from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.models import linear_regressor
-from proxlin.problem.loss import RowLoss
+from proxlin.problem.loss import Exponent, RowLoss
 from proxlin.run.checkpoint import as_checkpoints
 from proxlin.run.result import Result
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from proxlin.terms import Regularizer
 
 Weights = NDArray[np.float64]
 
 _NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
 _NET_SHARE = 0.4  # of the steps, once the net itself has judged the rows
+_ENDED = (Status.INTERRUPTED, Status.STOPPED)  # by the user
+_MARGIN = 0.97  # of the line's loss, below which a net is worth its trouble
+_LEAST_TO_SPLIT, _LEAST_HELD = 40, 25  # rows below which none is held out; rows held out at least
 _NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
 
 
 class RegressionLearner(RobustBase):
     """What `fit` and `partial_fit` do once the rows are read and the settings are right."""
 
+    p: Exponent | Literal["auto"]  # type: ignore[assignment]
     hidden: Sequence[int]
     module: ModuleFactory | None
-    leverage: str | None
-    reweight: bool
+    leverage: bool | str | None
+    reweight: bool | str
     scaling: bool
     fit_intercept: bool
     validation_fraction: float
@@ -58,16 +67,36 @@ class RegressionLearner(RobustBase):
     intercept_: NDArray[np.float64] | float
     module_: nn.Module
     alpha_: float
+    chosen_: str  # "linear" or "net": the model that predicts
+    scale_: NDArray[np.float64]  # of a linear model
     row_weights_: Weights
+    _judged_: Judged | None  # while fitting: the rows against a fit that judged them itself
     _flat_: bool  # whether y came as a vector
     _features_: RobustScaling
     _targets_: RobustScaling
     _reservoir_: Reservoir
-    _base_: Weights  # what the features alone leave of each row's weight
 
     @property
     def _linear(self) -> bool:
+        """Whether a linear model is asked for."""
         return self.module is None and not tuple(self.hidden)
+
+    @property
+    def _reweighted(self) -> bool:
+        """Whether rows that do not fit lose their weight: unless squares are asked for by name."""
+        return self.p != "mse" if self.reweight == "auto" else bool(self.reweight)
+
+    @property
+    def _exponent(self) -> Exponent:
+        """p; by default squares once bad rows have no weight, and absolute values otherwise."""
+        if self.p != "auto":
+            return self.p
+        return "mse" if self._reweighted and self._linear else 1.0
+
+    @property
+    def _term(self) -> str | Regularizer | None:
+        """The regulariser; a number for alpha alone means a ridge."""
+        return "ridge" if self.regularizer == "auto" and self.alpha != "auto" else self.regularizer
 
     def _learn(
         self,
@@ -78,67 +107,98 @@ class RegressionLearner(RobustBase):
         share: float,
         checkpoint: Checkpoint = None,
     ) -> None:
-        """Scale, weigh the rows, solve, and weigh them again by how well they fit."""
+        """Scale, find out which rows to trust, solve, and score the rows."""
         seed = self._seed()
         self._flat_ = y.ndim == 1
         columns = y.reshape(len(y), -1)
         features, targets = self._scalings(x, columns, weights)
         scaled = (features.apply(x), targets.apply(columns))
         run = _Run((x, columns), scaled, (features, targets), weights, seed, checkpoint)
-        if self.leverage or self.reweight:
-            result = self._learn_rows(run, share)
-        else:
-            self.row_weights_ = np.ones(len(x))
-            result = self._solve(run, self.row_weights_, share)
-        self.result_ = result
-        self._score_training(x, columns)
-
-    def _learn_rows(self, run: _Run, share: float) -> Result:
-        """Solve, weigh the rows by their residuals, and again, until the weights settle."""
+        self.row_weights_ = np.ones(len(x))
+        self.chosen_ = "linear" if self._linear else "net"
+        self._judged_ = None
         if self._linear:
-            base, trust = self._judge_features(run, share)
-            rounds, later = ROUNDS, share
+            self.result_ = self._learn_line(run, share)
+        elif self._reweighted:
+            self.result_ = self._learn_net(run, share)
         else:
-            # A net could learn bad rows by heart before it is asked; a line cannot.
-            line = self._line()
-            line._learn_rows(replace(run, alpha=None), share)
-            base, trust = line._base_, line.row_weights_
-            first = self._solve(run, trust, share, rough=True)
-            if first.status is Status.INTERRUPTED:  # a net on weights of half a net is no use
-                self._base_, self.row_weights_ = base, trust
-                return first
-            rounds, later = 1, share * _NET_SHARE
-        for _ in range(rounds):
-            before, trust = trust, base * self._judge(run, base > 0)
-            if settled(before, trust):
-                break
-            if self._linear:
-                self._solve(run, trust, later, rough=True)
-        self._base_, self.row_weights_ = base, trust
-        return self._solve(run, trust, later)
+            self.result_ = self._solve(run, self.row_weights_, share)
+        self._score_training(x, columns, weights)
+        del self._judged_
 
-    def _judge_features(self, run: _Run, share: float) -> tuple[Weights, Weights]:
-        """Fit the bulk of the features, then the weights of the rows that are far from it."""
-        whole = np.ones(len(run.rows[0]))
-        if not self.leverage:
-            self._solve(run, whole, share, rough=True)
-            return whole, whole
-        near = LeverageWeights.fit(run.data[0], run.weights, run.seed).weights(run.data[0])
-        self._solve(run, near, share, rough=True)
-        base = np.where(near > 0, 1.0, self._judge(run, near > 0))
-        return base, near
+    def _learn_line(self, run: _Run, share: float) -> Result:
+        """The majority's linear fit, or with settings of one's own the fit to its trusted rows."""
+        if not self._reweighted:
+            return self._solve(run, self.row_weights_, share)
+        line = self._robust_line(run)
+        self.row_weights_ = line.trust.mean(axis=1)
+        plain = self.p == "auto" and self._term == "auto" and self.constraint is None
+        if plain and self.method == "auto":
+            return self._take(run, line)
+        if line.strength > 0 and self._term == "auto" and self.method == "auto":
+            run.regularizer = "ridge"
+        result = self._solve(run, self.row_weights_, share)
+        return replace(result, remarks=(*line.result.remarks, *result.remarks))
 
-    def _judge(self, run: _Run, among: NDArray[np.bool_]) -> Weights:
-        return row_weights(self._norms(*run.rows), among, size=_typical(run.data[1]))
+    def _robust_line(self, run: _Run, rows: NDArray[np.bool_] | None = None) -> RobustLinear:
+        """The majority's linear fit to these rows, in scaled targets."""
+        kept = np.ones(len(run.rows[0]), dtype=bool) if rows is None else rows
+        return fit_robust_linear(
+            run.data[0][kept], run.data[1][kept],
+            None if run.weights is None else run.weights[kept],
+            intercept=self.fit_intercept,
+            leverage=bool(self.leverage),
+            seed=0 if self.random_state is None else run.seed,
+        )  # fmt: skip
 
-    def _line(self) -> Self:
-        """A linear twin that tells good rows from bad before a net sees them."""
-        twin = self._attempt()
-        twin.hidden, twin.module, twin.constraint, twin.method = (), None, None, "auto"
-        twin.regularizer, twin.alpha = "ridge", "auto"
-        twin.max_seconds = twin.max_iter = twin.tol = None
-        twin.n_features_in_, twin._flat_ = self.n_features_in_, self._flat_
-        return twin
+    def _take(self, run: _Run, line: RobustLinear) -> Result:
+        """Keep this linear fit as the model."""
+        self._features_, self._targets_ = run.scalings
+        self._keep_linear(line.coef, line.intercept, line.strength)
+        self.row_weights_ = line.trust.mean(axis=1)
+        self._judged_ = line.judged
+        return line.result
+
+    def _learn_net(self, run: _Run, share: float) -> Result:
+        """A net on the rows that a line trusts, and again on those that the net trusts.
+
+        A net could learn bad rows by heart before it is asked; a line cannot. Both are judged by
+        the median loss of rows that neither has seen.
+        """
+        held = self._held_rows(run)
+        line = self._robust_line(run, None if held is None else ~held)
+        off = run.data[1] - (run.data[0] @ line.coef.T + line.intercept)
+        trust = bisquare_weight((np.abs(off) / line.judged.scale).max(axis=1) / (2 * EFFICIENT))
+        run.held = held
+        result = self._solve(run, trust, share)
+        if result.status not in _ENDED:  # a net on weights of half a net is no use
+            trust = row_weights(self._norms(*run.rows), size=_typical(run.data[1]))
+            result = self._solve(run, trust, share * _NET_SHARE)
+        self.row_weights_ = trust
+        if held is None or self.module is not None or result.status in _ENDED:
+            return result
+        loss = RowLoss(self._exponent)
+        by_line = float(loss(torch.from_numpy(off[held])).median())
+        by_net = float(np.median(self._norms(*(part[held] for part in run.rows))))
+        if by_net < by_line * _MARGIN:
+            return result
+        self.chosen_ = "linear"
+        remark = (
+            f"A linear model predicts rows held out of training better than the net (median loss"
+            f" {by_line:.3g} against {by_net:.3g}) and is kept."
+        )
+        chosen = self._take(run, self._robust_line(run))
+        return replace(result, objective=chosen.objective, remarks=(*result.remarks, remark))
+
+    def _held_rows(self, run: _Run) -> NDArray[np.bool_] | None:
+        """Rows that no training sees: a share, and some dozens at least; None of few."""
+        n = len(run.rows[0])
+        if self.validation_fraction == 0 or n < _LEAST_TO_SPLIT:
+            return None
+        count = min(n // 4, max(round(self.validation_fraction * n), _LEAST_HELD))
+        held = np.zeros(n, dtype=bool)
+        held[np.random.default_rng(run.seed).permutation(n)[:count]] = True
+        return held
 
     def _scalings(
         self, x: Array, y: Array, weights: Weights | None
@@ -153,32 +213,37 @@ class RegressionLearner(RobustBase):
         if self.fit_intercept:
             return pair
         # Without an intercept nothing may be shifted.
-        plain = [replace(one, center=np.zeros_like(one.center)) for one in pair]
+        plain = [replace(scaling, center=np.zeros_like(scaling.center)) for scaling in pair]
         return plain[0], plain[1]
 
-    def _solve(self, run: _Run, trust: Weights, share: float, *, rough: bool = False) -> Result:
+    def _solve(self, run: _Run, trust: Weights, share: float) -> Result:
         """One problem, from the present coefficients or net if there are any."""
-        scalings, data, seed = run.scalings, run.data, run.seed
         weights = _product(run.weights, trust)
-        start = self._start(scalings)
-        self._features_, self._targets_ = scalings
+        start = self._start(run.scalings)
+        self._features_, self._targets_ = run.scalings
         if self._linear and self.method == "auto":
+            term = self._term if run.regularizer is None else run.regularizer
             problem = LinearFit(
-                p=self.p,
-                regularizer=None if self.regularizer == "auto" else self.regularizer,
-                alpha=self.alpha if run.alpha is None else run.alpha,
+                p=self._exponent,
+                regularizer=None if term == "auto" else term,
+                alpha="auto" if run.regularizer is not None else self._weight(),
                 constraint=self.constraint,
                 fit_intercept=self.fit_intercept,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 max_seconds=self.max_seconds,
             )
-            problem = problem.roughly() if rough else problem
-            coef, offset, alpha, result = problem.solve(*data, weights, start=start, seed=seed)
-            run.alpha = alpha
+            coef, offset, alpha, result = problem.solve(
+                *run.data, weights, start=start, seed=run.seed
+            )
             self._keep_linear(coef, offset, alpha)
             return result
         return self._train(run, weights, start, share)
+
+    def _weight(self) -> float | str:
+        """alpha for the solver of linear models; of no meaning without a name to go with it."""
+        named = isinstance(self._term, str) and self._term != "auto"
+        return self.alpha if named else 0.0
 
     def _train(
         self,
@@ -188,28 +253,30 @@ class RegressionLearner(RobustBase):
         share: float,
     ) -> Result:
         (x, y), seed = run.data, run.seed
-        alpha = float(self.alpha) if self.regularizer != "auto" else _NET_ALPHA
+        alpha = _NET_ALPHA if self.alpha == "auto" else float(self.alpha)
         if self._linear:
             line = _linear_module(x.shape[1], y.shape[1], self.fit_intercept, start)
             net: nn.Module = line
-            g = None if self.regularizer == "auto" else self._bound_regularizer("weight")
+            g = None if self._term == "auto" else named_regularizer(self._term, alpha, "weight")
         else:
-            known = getattr(self, "module_", None)
-            net = copy.deepcopy(known) if known is not None else build_module(
+            trained = getattr(self, "module_", None)
+            net = copy.deepcopy(trained) if trained is not None else build_module(
                 self.module, self.hidden, x.shape[1], y.shape[1], seed
             )  # fmt: skip
-            name = "ridge" if self.regularizer == "auto" else self.regularizer
-            g = named_regularizer(name, alpha, _NET_WEIGHTS)
+            g = named_regularizer(
+                "ridge" if self._term == "auto" else self._term, alpha, _NET_WEIGHTS
+            )
         problem = regression_problem(
             net.to(self._torch_device()), x, y, weights,
-            p=self.p, regularizer=g, constraint=self.constraint,
+            p=self._exponent, regularizer=g, constraint=self.constraint,
         )  # fmt: skip
         method = "probed" if self.method == "auto" else self.method
         steps = max(1, int(share * default_steps(problem, fitting_batch_size(problem))))
+        held = run.held if run.held is None or weights is None else run.held[weights > 0]
         result = self._minimize(
             problem, seed=seed, steps=steps, method=method,
-            held_share=0.0 if self._linear else self.validation_fraction,
-            checkpoint=run.next_checkpoint(),
+            held_share=0.0 if self._linear or held is not None else self.validation_fraction,
+            held_rows=held, checkpoint=run.next_checkpoint(),
         )  # fmt: skip
         net = net.to("cpu").eval()
         if self._linear:
@@ -232,22 +299,48 @@ class RegressionLearner(RobustBase):
         self.alpha_ = alpha
 
     def _predict(self, table: Array) -> NDArray[np.float64]:
-        if self._linear:
+        if self.chosen_ == "linear":
             coef = self.coef_.reshape(-1, self.n_features_in_)
-            found: NDArray[np.float64] = table @ coef.T + np.atleast_1d(self.intercept_)
-            return found
+            predicted: NDArray[np.float64] = table @ coef.T + np.atleast_1d(self.intercept_)
+            return predicted
         scaled = predict_rows(self.module_, self._features_.apply(table), self._torch_device())
         return self._targets_.invert(scaled)
 
     def _norms(self, x: Array, y: Array) -> NDArray[np.float64]:
-        """||f(x_i) - y_i||_p in the scaled targets, in which the loss is meant."""
-        residual = (self._predict(x) - y) / self._targets_.scale
-        loss = RowLoss(2.0 if self.p == "mse" else self.p)
-        return loss(torch.from_numpy(np.ascontiguousarray(residual, dtype=np.float64))).numpy()
+        return self.misfits(self._predict(x) - y)
 
-    def _score_training(self, x: Array, y: Array) -> None:
-        size = _typical(self._targets_.apply(y))
-        self._record(self.result_, self._norms(x, y), size=size)
+    def misfits(self, residual: Array) -> NDArray[np.float64]:
+        """What outlier scores are made of: the size of each row (n, targets) of residuals.
+
+        For a linear model the largest one in the targets' robust standard deviations `scale_`, for
+        a net ||f(x_i) - y_i||_p in scaled targets.
+        """
+        if self.chosen_ == "linear":
+            largest: NDArray[np.float64] = np.abs(residual / self.scale_).max(axis=1)
+            return largest
+        loss = RowLoss(2.0 if self._exponent == "mse" else self._exponent)
+        scaled = np.ascontiguousarray(residual / self._targets_.scale, dtype=np.float64)
+        return loss(torch.from_numpy(scaled)).numpy()
+
+    def _rescore(self, x: Array, y: Array) -> None:
+        """Replace the scores of the training rows by those of these rows, on the same scale."""
+        self.outlier_scores_ = self.outlier_scale_.scores(self._norms(x, y))
+        self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
+
+    def _score_training(self, x: Array, y: Array, weights: Weights | None) -> None:
+        if self.chosen_ == "net":
+            self._record(self.result_, self._norms(x, y), size=_typical(self._targets_.apply(y)))
+            return
+        judged = self._judged_
+        if judged is None:
+            residual = (self._predict(x) - y) / self._targets_.scale
+            judged = judge_residuals(
+                self._features_.apply(x), residual, weights, self.row_weights_,
+                intercept=self.fit_intercept, size=_typical(self._targets_.apply(y)),
+            )  # fmt: skip
+        self.scale_ = judged.scale * self._targets_.scale
+        outlier_scale = OutlierScale(0.0, judged.cutoff / CUTOFF)
+        self._record(self.result_, judged.distance.max(axis=1), scale=outlier_scale)
 
 
 @dataclass
@@ -260,7 +353,8 @@ class _Run:
     weights: Weights | None  # the user's
     seed: int
     checkpoint: Checkpoint = None
-    alpha: float | None = None  # once it is chosen
+    held: NDArray[np.bool_] | None = None  # rows that no net is trained on
+    regularizer: str | None = None  # where the rows ask for one
     nets: int = 0  # trained so far
 
     def next_checkpoint(self) -> Checkpoint:

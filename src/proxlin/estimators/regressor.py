@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_choice, check_flag, check_interval, check_non_negative
+from proxlin._checks import check_flag, check_interval, check_non_negative
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import Checkpoint, check_factory, check_widths, named_regularizer
 from proxlin.estimators.net_fit import ModuleFactory
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression_learner import RegressionLearner
 from proxlin.estimators.reservoir import Reservoir
+from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.tables import Array, read_pair, read_table, read_weights
 from proxlin.methods import Method
 from proxlin.problem.loss import Exponent
@@ -113,15 +114,15 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
 
     def __init__(
         self,
-        p: Exponent = 1,
+        p: Exponent | Literal["auto"] = "auto",
         *,
         hidden: Sequence[int] = (),
         module: ModuleFactory | None = None,
         regularizer: str | Regularizer | None = "auto",
-        alpha: float | Literal["auto"] = 1e-3,
+        alpha: float | Literal["auto"] = "auto",
         constraint: Constraint | None = None,
-        reweight: bool = False,
-        leverage: Literal["auto"] | None = None,
+        reweight: bool | Literal["auto"] = "auto",
+        leverage: bool | Literal["auto"] | None = "auto",
         scaling: bool = True,
         fit_intercept: bool = True,
         method: str | Method = "auto",
@@ -187,15 +188,19 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         attempt._reservoir_ = kept
         y_kept = kept.y[:, 0] if targets.ndim == 1 else kept.y
         attempt._learn(kept.x, y_kept, kept.weights, share=1.0 if first else _LATER)
-        attempt._score_training(table, columns)
+        attempt._rescore(table, columns)
         return self._adopt(attempt)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """f(x) for each row, (n,) or (n, targets) as y was."""
         check_is_fitted(self)
         table = read_table(self, X, reset=False)
-        found = self._predict(table)
-        return found[:, 0] if self._flat_ else found
+        predicted = self._predict(table)
+        return predicted[:, 0] if self._flat_ else predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """`robust_r2_score` of the predictions, which wrong rows among these cannot turn around."""
+        return float(robust_r2_score(y, self.predict(X), sample_weight=sample_weight))
 
     def outlier_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
         """The outlier score of each row, on the scale of the training rows; beyond 3.5 is one."""
@@ -221,8 +226,17 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
     def _check_settings(self) -> None:
         self._check_shared()
         self._check_checkpoint(self.checkpoint)
-        for name in ("reweight", "scaling", "fit_intercept", "warm_start"):
+        for name in ("scaling", "fit_intercept", "warm_start"):
             check_flag(name, getattr(self, name))
+        for name, words in (("reweight", ("auto",)), ("leverage", ("auto", None))):
+            value = getattr(self, name)
+            if value not in words:
+                check_flag(name, value)
+        if self.leverage is True and not self._reweighted:
+            raise CombinationError(
+                "leverage=True is a part of the reweighting; got it with reweight=False or p='mse'."
+                " Set reweight=True, or leave leverage alone."
+            )
         check_interval("validation_fraction", self.validation_fraction, 0, 0.5)
         widths = check_widths(self.hidden)
         if self.module is not None:
@@ -232,14 +246,10 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
                     f"module decides its layers itself; got hidden={self.hidden!r} with it. Give"
                     " one of the two."
                 )
-        if self.leverage is not None:
-            check_choice("leverage", self.leverage, ("auto",))
         if not self._linear and not self.fit_intercept:
             raise CombinationError(
                 "fit_intercept=False is for linear models; leave the biases out of the module."
             )
-        if not self._linear and self.alpha == "auto":
-            raise CombinationError('alpha="auto" is for linear models; give a number for nets.')
         if self.alpha != "auto":
             check_non_negative("alpha", self.alpha)
         if self.regularizer != "auto":
@@ -250,10 +260,10 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         if not hasattr(self, "_targets_"):
             return
         columns = 1 if targets.ndim == 1 else targets.shape[1]
-        known = (len(self._features_.scale), len(self._targets_.scale))
-        if (table.shape[1], columns) != known:
+        fitted = (len(self._features_.scale), len(self._targets_.scale))
+        if (table.shape[1], columns) != fitted:
             raise InvalidInputError(
-                f"warm_start=True goes on with {known[0]} features and {known[1]} target(s); got"
+                f"warm_start=True goes on with {fitted[0]} features and {fitted[1]} target(s); got"
                 f" {table.shape[1]} and {columns}. Set warm_start=False to begin anew."
             )
 

@@ -67,13 +67,18 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
     }
     if isinstance(estimator, RobustRegressor):
         values |= {"flat": estimator._flat_, "alpha": estimator.alpha_}
+        values["chosen"] = estimator.chosen_
         arrays |= {
             "feature_scaling": np.stack([estimator._features_.center, estimator._features_.scale]),
             "target_scaling": np.stack([estimator._targets_.center, estimator._targets_.scale]),
             "row_weights": estimator.row_weights_,
         }
-        if estimator._linear:
-            arrays |= {"coef": estimator.coef_, "intercept": np.asarray(estimator.intercept_)}
+        if estimator.chosen_ == "linear":
+            arrays |= {
+                "coef": estimator.coef_,
+                "intercept": np.asarray(estimator.intercept_),
+                "scale": estimator.scale_,
+            }
         else:
             arrays |= _parameters(estimator.module_)
     else:
@@ -92,20 +97,18 @@ def restore_estimator(values: dict[str, Any], arrays: Arrays) -> Saveable:
     """The estimator that `estimator_state` took apart; predictions are the same bit for bit."""
     estimator = _KINDS[values["kind"]](**{k: _unplain(v) for k, v in values["settings"].items()})
     estimator.n_features_in_ = values["features"]
-    told = values["result"]
+    run = values["result"]
     result = Result(
-        status=Status[told["status"]],
-        objective=_unplain(told["objective"]),
+        status=Status[run["status"]],
+        objective=_unplain(run["objective"]),
         certificate=None
-        if told["certificate"] is None
-        else Certificate(*map(_unplain, told["certificate"])),
-        seconds=told["seconds"],
-        iterations=told["iterations"],
-        history=History(
-            [{k: _unplain(v) for k, v in record.items()} for record in told["history"]]
-        ),
+        if run["certificate"] is None
+        else Certificate(*map(_unplain, run["certificate"])),
+        seconds=run["seconds"],
+        iterations=run["iterations"],
+        history=History([{k: _unplain(v) for k, v in record.items()} for record in run["history"]]),
         theta=arrays["theta"],
-        remarks=tuple(told["remarks"]),
+        remarks=tuple(run["remarks"]),
     )
     estimator.result_, estimator.history_ = result, result.history.frame()
     estimator.n_iter_ = values["iterations"]
@@ -127,8 +130,9 @@ def _restore_regressor(
     estimator._features_ = scaling
     estimator._targets_ = RobustScaling(*arrays["target_scaling"].numpy())
     estimator.row_weights_ = arrays["row_weights"].numpy()
-    if estimator._linear:
-        estimator.coef_ = arrays["coef"].numpy()
+    estimator.chosen_ = values["chosen"]
+    if estimator.chosen_ == "linear":
+        estimator.coef_, estimator.scale_ = arrays["coef"].numpy(), arrays["scale"].numpy()
         intercept = arrays["intercept"].numpy()
         estimator.intercept_ = float(intercept) if estimator._flat_ else intercept
         return

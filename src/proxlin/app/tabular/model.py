@@ -127,6 +127,8 @@ class TableModel:
 
     def _norms(self, away: Matrix) -> Vector:
         """||residual||_p of each row in robust deviations; NaN where a target is missing."""
+        if isinstance(self.estimator, RobustRegressor):
+            return self.estimator.misfits(away)
         p = self.estimator.p
         norms: Vector = RowLoss(2.0 if p == "mse" else p)(torch.from_numpy(away)).numpy()
         return norms

@@ -1,0 +1,276 @@
+"""Linear fits that stay put while up to half of the rows are wrong: S-estimates, made efficient.
+
+The S-estimate is the hyperplane whose residuals have the least M-scale (Rousseeuw & Yohai 1984).
+Its many local minima are searched from fits that differ in what they resist: least absolute
+residuals, the bulk of features and target together, random subsets of rows; each is improved by
+reweighted least squares, which never raises the scale. From the best of them, and with its scale
+held fixed, weights that are 95 % efficient at Gaussian noise lead to the final fit (Yohai 1987).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxlin.estimators.leverage import bulk_rows
+from proxlin.estimators.robust_scale import (
+    EFFICIENT,
+    HALF,
+    INNER,
+    Vector,
+    bisquare_weight,
+    inner_scale,
+    m_scale,
+)
+
+EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
+
+_SEARCH_ROWS = 2000  # rows at least among which starts are compared
+_SUBSETS = 500  # random subsets of rows, fewer where many coefficients make them useless
+_WORK = 2e9  # multiplications that the random subsets may cost
+_LEFT = ((20, 2), (5, 200))  # candidates that are left, and their steps
+_SAME = 1e-8  # relative change of a scale that is none
+_STEPS, _TURNS = 100, 40
+_SETTLED = 1e-7  # of the scale: a change of the fit that ends the steps
+_RAISED = 2.0  # times k / n: a rise of the log S-scale that efficiency alone does not cause
+_ADMISSIONS = 2  # times that far rows are judged, the second time by a fit with some of them
+_BLOCK = 1 << 16  # rows of one product
+_PAIRS = 4e7  # numbers that products of columns may take
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One target over a design; weights count rows."""
+
+    design: Vector  # (n, k)
+    target: Vector  # (n,)
+    weights: Vector  # (n,) >= 0
+
+    def residual(self, coef: Vector) -> Vector:
+        """The target minus the fit."""
+        return self.target - self.design @ coef
+
+    def among(self, chosen: NDArray[np.bool_]) -> Rows:
+        """The same with no weight for the other rows."""
+        return Rows(self.design, self.target, np.where(chosen, self.weights, 0.0))
+
+    @property
+    def freedom(self) -> float:
+        """1 - k/n, the share of degrees of freedom that a fit leaves."""
+        return float(max(0.05, 1.0 - self.design.shape[1] / float(self.weights.sum())))
+
+
+@dataclass(frozen=True, eq=False)
+class RobustFit:
+    """One target: coefficients of the design's columns, and what each row was worth."""
+
+    coef: Vector  # (k,)
+    scale: float  # of the residuals; 0 where more than half of the rows fit exactly
+    trust: Vector  # (n,) in [0, 1]
+    spread: Vector  # (n,) standard deviation of each row's residual over `scale`
+    ridge: float = 0.0  # strength, where one was needed
+
+
+def high_breakdown_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
+    """An S-estimate of the rows that are `near`, made efficient, and of those others that fit it.
+
+    Rows far out in their features are judged by how well the others foretell them, in deviations
+    that grow with their distance: good ones are worth much, bad ones must not judge themselves.
+    """
+    fit = _efficient_fit(rows, near, seed)
+    admitted = near
+    for _ in range(0 if near.all() or fit.scale == 0 else _ADMISSIONS):
+        distance = rows.residual(fit.coef) / (fit.scale * fit.spread)
+        passed = ~admitted & (np.abs(distance) <= INNER)
+        if not passed.any() or not _centred(distance[passed], fit.spread[passed]):
+            break
+        trust = np.where(admitted, fit.trust, bisquare_weight(distance / EFFICIENT) * passed)
+        admitted = admitted | passed
+        coef = weighted_least_squares(rows.design, rows.target, rows.weights * trust)
+        fit = _settle(rows, admitted, coef, fit.scale)
+    return fit
+
+
+def residual_spread(design: Vector, weights: Vector, trust: Vector) -> Vector:
+    """sqrt(1 + h_i - 2 trust_i h_i), h_i = a_i' (A' W A)^-1 a_i: for rows in the fit and out of it.
+
+    Directions of which the weighted rows say nothing have no end of spread.
+    """
+    gram, _ = gram_and_moment(design, trust, weights)
+    values, vectors = np.linalg.eigh(gram)
+    largest = max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny)
+    root = 1.0 / np.sqrt(np.maximum(values, 1e-12 * largest))
+    leverage = ((design @ (vectors * root)) ** 2).sum(axis=1)
+    spread: Vector = np.sqrt(np.maximum(1.0 + leverage - 2.0 * trust * leverage, 1e-6))
+    return spread
+
+
+def weighted_least_squares(design: Vector, target: Vector, weights: Vector) -> Vector:
+    """argmin_b sum_i w_i (y_i - a_i b)^2, the shortest of several."""
+    used = weights > 0
+    if used.sum() > 20 * design.shape[1]:
+        gram, moment = gram_and_moment(design, target, weights)
+        return np.asarray(_solve(gram[None], moment[None])[0], dtype=np.float64)
+    root = np.sqrt(weights[used])
+    weighted = root[:, None] * design[used]
+    coef = np.linalg.lstsq(weighted, root * target[used], rcond=1e-11)[0]
+    return np.asarray(coef, dtype=np.float64)
+
+
+def gram_and_moment(design: Vector, target: Vector, weights: Vector) -> tuple[Vector, Vector]:
+    """A^T W A and A^T W y, a bounded number of rows at a time."""
+    k = design.shape[1]
+    gram, moment = np.zeros((k, k)), np.zeros(k)
+    for first in range(0, len(design), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        weighted = (design[block] * weights[block, None]).T
+        gram += weighted @ design[block]
+        moment += weighted @ target[block]
+    return gram, moment
+
+
+def _centred(distance: Vector, spread: Vector) -> bool:
+    """Whether rows that pass one by one also do together: their median is what chance makes of 0.
+
+    The error of the fit moves all of them at once; their own noise averages out.
+    """
+    shared = max(0.0, 1.0 - 1.0 / float(np.mean(spread)) ** 2)
+    return bool(abs(np.median(distance)) <= INNER * np.sqrt(1.57 / len(distance) + shared))
+
+
+def _efficient_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
+    """The S-estimate of the rows that are near, and from there the efficient fit.
+
+    Many wrong rows on one side make the S-scale so wide that the efficient weights take them in.
+    Where that raises the S-scale more than estimation alone does (about k / 2n), the scale is
+    brought down to that of the rows inside first.
+    """
+    part = rows.among(near)
+    coef, scale = _s_estimate(part, seed)
+    if scale <= EXACT:
+        trust = (np.abs(rows.residual(coef)) <= EXACT).astype(np.float64)
+        return RobustFit(coef, 0.0, trust, np.ones(len(trust)))
+    wide = _efficient_steps(part, coef, scale, _STEPS)
+    raised = float(m_scale(rows.residual(wide), part.weights, freedom=part.freedom)) / scale
+    fair = np.log(raised) < _RAISED * part.design.shape[1] / float(part.weights.sum())
+    return _settle(rows, near, wide if fair else coef, scale)
+
+
+def _settle(rows: Rows, admitted: NDArray[np.bool_], coef: Vector, largest: float) -> RobustFit:
+    """Efficient weights and the scale of the rows inside, in turns, until both stay."""
+    part, scale = rows.among(admitted), largest
+    k = rows.design.shape[1]
+    for _ in range(_TURNS):
+        scale = inner_scale(rows.residual(coef), part.weights, start=scale, largest=largest, lost=k)
+        before, coef = coef, _efficient_steps(part, coef, scale, 5)
+        if np.abs((rows.design @ (coef - before))[admitted]).max(initial=0.0) < _SETTLED * scale:
+            break
+    trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale)) * admitted
+    spread = residual_spread(rows.design, rows.weights * trust, trust)
+    return RobustFit(coef, scale, trust, spread)
+
+
+def _efficient_steps(rows: Rows, coef: Vector, scale: float, steps: int) -> Vector:
+    """Reweighted least squares at a fixed scale."""
+    for _ in range(steps):
+        trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale))
+        before, coef = coef, weighted_least_squares(rows.design, rows.target, rows.weights * trust)
+        moved = np.abs((rows.design @ (coef - before))[rows.weights > 0])
+        if moved.max(initial=0.0) < _SETTLED * scale:
+            break
+    return coef
+
+
+def _s_estimate(rows: Rows, seed: int) -> tuple[Vector, float]:
+    """argmin_b M-scale(target - design b) over the rows that have a weight, as far as searched."""
+    generator = np.random.default_rng(seed)
+    used = np.flatnonzero(rows.weights > 0)
+    most = max(_SEARCH_ROWS, 20 * rows.design.shape[1])
+    chosen = generator.choice(used, most, replace=False) if len(used) > most else used
+    sample = Rows(rows.design[chosen], rows.target[chosen], rows.weights[chosen])
+    coefs = np.stack([*_deterministic_starts(sample), *_subset_starts(sample, generator)])
+    scales = _scales(sample, coefs)
+    for count, steps in _LEFT:
+        order = np.argsort(scales, kind="stable")[:count]
+        coefs, scales = _improved(sample, coefs[order], scales[order], steps)
+    best = int(np.argmin(scales))
+    if len(chosen) < len(used):
+        coef = coefs[best : best + 1]
+        coefs, scales = _improved(rows, coef, _scales(rows, coef), 20)
+        best = 0
+    return coefs[best], float(scales[best])
+
+
+def _scales(rows: Rows, coefs: Vector) -> Vector:
+    return m_scale(rows.target - coefs @ rows.design.T, rows.weights, freedom=rows.freedom)
+
+
+def _improved(rows: Rows, coefs: Vector, scales: Vector, steps: int) -> tuple[Vector, Vector]:
+    """Steps of reweighted least squares from all candidates at once; none ends worse."""
+    active = np.arange(len(coefs))
+    tiny = np.finfo(np.float64).tiny
+    for _ in range(steps):
+        residual = rows.target - coefs[active] @ rows.design.T
+        trust = bisquare_weight(residual / np.maximum(HALF * scales[active], tiny)[:, None])
+        new = _solve(*_normal_equations(rows, rows.weights * trust))
+        now = _scales(rows, new)
+        lower = now < scales[active] * (1.0 - _SAME)
+        active = active[lower]
+        coefs[active], scales[active] = new[lower], now[lower]
+        if not len(active):
+            break
+    return coefs, scales
+
+
+def _normal_equations(rows: Rows, weights: Vector) -> tuple[Vector, Vector]:
+    """A^T W A and A^T W y for several sets of weights."""
+    a, k = rows.design, rows.design.shape[1]
+    if k * k * len(a) <= _PAIRS:
+        pairs = (a[:, :, None] * a[:, None, :]).reshape(len(a), k * k)
+        return (weights @ pairs).reshape(-1, k, k), weights @ (a * rows.target[:, None])
+    systems = [gram_and_moment(a, rows.target, row) for row in weights]
+    return np.stack([gram for gram, _ in systems]), np.stack([moment for _, moment in systems])
+
+
+def _solve(grams: Vector, moments: Vector) -> Vector:
+    """Solutions of several systems; directions without data are left at (nearly) zero."""
+    k = grams.shape[-1]
+    size = np.trace(grams, axis1=1, axis2=2) / k + np.finfo(np.float64).tiny
+    ridged = grams + (1e-13 * size)[:, None, None] * np.eye(k)
+    return np.asarray(np.linalg.solve(ridged, moments[..., None])[..., 0])
+
+
+def _deterministic_starts(rows: Rows) -> list[Vector]:
+    """Least squares, least absolute residuals, and least squares on halves that lie together."""
+    a, y, w = rows.design, rows.target, rows.weights
+    starts = [weighted_least_squares(a, y, w), _least_absolute(rows)]
+    for half in bulk_rows(np.column_stack([a, y])):
+        inside = np.zeros(len(a))
+        inside[half] = w[half]
+        starts.append(weighted_least_squares(a, y, inside))
+    return starts
+
+
+def _least_absolute(rows: Rows) -> Vector:
+    """argmin_b sum_i w_i |y_i - a_i b| to a few digits, by reweighted least squares."""
+    coef = weighted_least_squares(rows.design, rows.target, rows.weights)
+    for _ in range(30):
+        size = np.abs(rows.residual(coef))
+        floor = 1e-3 * np.median(size) + np.finfo(np.float64).tiny
+        pull = rows.weights / np.maximum(size, floor)
+        coef = weighted_least_squares(rows.design, rows.target, pull / pull.max())
+    return coef
+
+
+def _subset_starts(rows: Rows, generator: np.random.Generator) -> Vector:
+    """Exact fits to random rows, as many as there are coefficients."""
+    n, k = rows.design.shape
+    count = int(min(_SUBSETS, _WORK / (k**3 + n * k)))
+    if k > n or count < 10:
+        return np.empty((0, k))
+    picks = np.stack([generator.choice(n, k, replace=False) for _ in range(count)])
+    part = rows.design[picks].transpose(0, 2, 1)
+    moments = part @ rows.target[picks][..., None]
+    return _solve(part @ part.transpose(0, 2, 1), moments[..., 0])

@@ -1,0 +1,270 @@
+"""The linear model of RobustRegressor by default: what most rows say, target by target.
+
+The bulk of the features is found first; each target is fitted by a high-breakdown estimate of the
+rows in it, or where rows are few by a robust ridge; rows far out come back if they fit. A target
+whose majority is one value (zero-inflated, discrete) has no scale to judge by: it gets the least
+absolute residuals of all rows, and a remark says so.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from proxlin.estimators.high_breakdown import (
+    EXACT,
+    RobustFit,
+    Rows,
+    gram_and_moment,
+    high_breakdown_fit,
+    residual_spread,
+)
+from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.linear_fit import LinearFit
+from proxlin.estimators.robust_ridge import robust_ridge_fit
+from proxlin.estimators.robust_scale import Vector, inner_scale, m_scale
+from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.tables import Array
+from proxlin.methods.contract import Status
+from proxlin.run.result import Certificate, History, Result
+
+FALSE_FLAGS = 0.006  # share of good rows with Gaussian noise that are flagged
+_FEW = 3.0  # rows a coefficient below which a ridge is considered
+_FEWEST = 2.0  # rows a coefficient below which there is no other
+_TIED = 0.25  # share of one value from which a target may be discrete
+_KEPT = 0.5, 0.75  # share of the rows that a fit must describe; the same where values are tied
+_PROVEN = 1e-8
+_FALLEN = (
+    "A target has too few rows beyond its most common value for rows to be judged; it was fitted by"
+    " least absolute residuals, all rows counting."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """How far each row lies from a fit."""
+
+    scale: Vector  # (targets,) > 0 standard deviation of the noise
+    distance: Vector  # (n, targets) |residual| in its own standard deviations
+    cutoff: float  # beyond which the largest distance of a row is an outlier's
+
+
+@dataclass(frozen=True, eq=False)
+class RobustLinear:
+    """All targets: the fit, and what each row was worth to it."""
+
+    coef: Vector  # (targets, features)
+    intercept: Vector  # (targets,)
+    trust: Vector  # (n, targets) in [0, 1]
+    strength: float  # largest ridge in use, on scaled columns
+    judged: Judged
+    result: Result
+
+
+def fit_robust_linear(
+    x: Array,
+    y: Array,
+    weights: Vector | None,
+    *,
+    intercept: bool,
+    leverage: bool,
+    seed: int,
+) -> RobustLinear:
+    """Fit every target to the rows that most others agree with; a ridge where rows are few."""
+    began = time.perf_counter()
+    scaling = RobustScaling.fit(x, weights)
+    if not intercept:
+        scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
+    columns = np.asarray(scaling.apply(x), dtype=np.float64)
+    count = _row_counts(weights, len(x))
+    near = _near(columns, count, seed) if leverage else np.ones(len(x), dtype=bool)
+    basis = _spanned(columns, near & (count > 0))
+    design = columns if basis is None else columns @ basis
+    if intercept:
+        design = np.column_stack([np.ones(len(x)), design])
+        fits, fallen = [], 0
+    for column in y.T:
+        size = _typical(column, count)
+        rows = Rows(design, np.asarray(column / size, dtype=np.float64), count)
+        fit = _fit_target(rows, near, intercept=intercept, seed=seed)
+        if _unfounded(rows, fit):
+            fit, fallen = _least_absolute(rows, intercept), fallen + 1
+        fits.append(replace(fit, coef=fit.coef * size, scale=max(fit.scale, EXACT) * size))
+    coefs = np.stack([fit.coef for fit in fits])
+    offset = coefs[:, 0] if intercept else np.zeros(len(fits))
+    slopes = coefs[:, 1:] if intercept else coefs
+    weight, bias = scaling.fold(
+        slopes if basis is None else slopes @ basis.T, offset, RobustScaling.identity(len(fits))
+    )
+    residual = y - design @ coefs.T
+    scale = np.array([fit.scale for fit in fits])
+    spread = np.column_stack([fit.spread for fit in fits])
+    objective, gap = _proof(design, y, count, fits, intercept)
+    seconds = time.perf_counter() - began
+    result = Result(
+        status=Status.CONVERGED if gap <= _PROVEN else Status.NO_DECREASE,
+        objective=objective,
+        certificate=Certificate(
+            "duality gap", gap, "the objective, at these row weights", int((count > 0).sum())
+        ),
+        seconds=seconds,
+        iterations=1,
+        history=History([{"iteration": 1, "seconds": seconds, "objective": objective, "gap": gap}]),
+        theta=torch.from_numpy(np.concatenate([weight.T.reshape(-1), bias])),
+        remarks=(_FALLEN,) if fallen else (),
+    )
+    cutoff = _cutoff(float(count.sum()), design.shape[1], len(fits))
+    return RobustLinear(
+        weight, bias, np.column_stack([fit.trust for fit in fits]),
+        max(fit.ridge for fit in fits),
+        Judged(scale, np.abs(residual) / (scale * spread), cutoff), result,
+    )  # fmt: skip
+
+
+def judge_residuals(
+    x: Array,
+    residual: Array,
+    weights: Vector | None,
+    trust: Vector,
+    *,
+    intercept: bool,
+    size: float,
+) -> Judged:
+    """Rows against any linear fit: scales that count degrees of freedom, spreads that leverage."""
+    count = _row_counts(weights, len(x))
+    design = np.column_stack([np.ones(len(x)), x]) if intercept else np.asarray(x, dtype=np.float64)
+    k = design.shape[1]
+    few = count.sum() < _FEWEST * k
+    lost = 0 if few else k
+    used = np.where(trust > 0, count, 0.0)
+    scales = []
+    for column in residual.T:
+        wide = float(m_scale(column, count, freedom=max(0.05, 1.0 - lost / float(count.sum()))))
+        inner = inner_scale(column, used, start=wide, largest=wide, lost=lost) if wide else 0.0
+        scales.append(max(inner, EXACT * size))
+    spread = np.ones(len(x)) if few else residual_spread(design, count * trust, trust)
+    scale = np.array(scales)
+    cutoff = _cutoff(float(count.sum()), lost, residual.shape[1])
+    return Judged(scale, np.abs(residual) / (scale * spread[:, None]), cutoff)
+
+
+def _fit_target(rows: Rows, near: NDArray[np.bool_], *, intercept: bool, seed: int) -> RobustFit:
+    """By a high-breakdown estimate, with a ridge where there are few rows for each coefficient."""
+    k = rows.design.shape[1]
+    if float(rows.weights[near].sum()) < _FEWEST * k:
+        near = np.ones_like(near)
+    rows_each = float(rows.weights.sum()) / k
+    fit = high_breakdown_fit(rows, near, seed) if rows_each >= _FEWEST else None
+    if fit is not None and (rows_each >= _FEW or fit.scale == 0):
+        return fit
+    return robust_ridge_fit(rows, near, intercept=intercept, start=fit)
+
+
+def _unfounded(rows: Rows, fit: RobustFit) -> bool:
+    """Whether the rows that the fit describes are a minority, or all have the same target."""
+    target, count = rows.target, rows.weights
+    total = count.sum()
+    described = np.where(fit.trust > 0, count, 0.0)
+    values, index = np.unique(target, return_inverse=True)
+    commonest = np.bincount(index, count).max() / total
+    if len(values) == 1:
+        return False
+    if fit.scale == 0.0:
+        return bool(np.ptp(target[(fit.trust > 0) & (count > 0)]) == 0.0)
+    least = _KEPT[1] if commonest >= _TIED else _KEPT[0]
+    return bool(described.sum() < least * total)
+
+
+def _least_absolute(rows: Rows, intercept: bool) -> RobustFit:
+    """min sum |r_i|, proven; with a ridge where rows are few."""
+    design, target, count = rows.design, rows.target, rows.weights
+    few = count.sum() < _FEW * design.shape[1]
+    problem = LinearFit(
+        p=1, regularizer="ridge" if few else None, alpha="auto" if few else 0.0,
+        constraint=None, fit_intercept=intercept, tol=1e-6, max_iter=200,
+    )  # fmt: skip
+    x = design[:, 1:] if intercept else design
+    coef, offset, _, _ = problem.solve(x, target[:, None], count, start=None, seed=0)
+    full = np.concatenate([offset, coef[0]]) if intercept else coef[0]
+    residual = np.abs(target - design @ full)
+    wide = float(np.quantile(residual, 0.9)) or float(residual.max(initial=0.0)) or 1.0
+    scale = inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
+    return RobustFit(full, scale, np.ones(len(target)), np.ones(len(target)))
+
+
+def _near(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
+    """Rows in the bulk of the features, by those columns whose quartiles differ."""
+    low, high = np.quantile(columns, (0.25, 0.75), axis=0) if columns.size else (0.0, 0.0)
+    spread = np.flatnonzero(np.asarray(high - low) > 0)
+    if not len(spread) or len(columns) < 3:
+        return np.ones(len(columns), dtype=bool)
+    part = columns[:, spread]
+    near: NDArray[np.bool_] = LeverageWeights.fit(part, count, seed).weights(part) > 0
+    return near if count[near].any() else np.ones(len(columns), dtype=bool)
+
+
+def _spanned(columns: Vector, rows: NDArray[np.bool_]) -> Vector | None:
+    """A basis of the directions in which these rows differ, where that is not all of them."""
+    if columns.shape[1] > len(columns):
+        return None  # the ridge takes care
+    values, vectors = np.linalg.eigh(columns[rows].T @ columns[rows])
+    kept = values > 1e-13 * values.max(initial=0.0)
+    return None if kept.all() else vectors[:, kept]
+
+
+def _row_counts(weights: Vector | None, n: int) -> Vector:
+    """Whole weights count rows; others are brought to a mean of one over the rows that have any."""
+    if weights is None:
+        return np.ones(n)
+    if (weights == np.round(weights)).all():
+        return weights.astype(np.float64)
+    counted: Vector = weights * ((weights > 0).sum() / weights.sum())
+    return counted
+
+
+def _typical(target: Vector, count: Vector) -> float:
+    """A size of the target, so that everything can be told from its rounding."""
+    used = target[count > 0]
+    away = np.abs(used - np.median(used))
+    size = float(np.median(away)) or (float(np.median(away[away > 0])) if away.any() else 0.0)
+    return size or float(np.abs(used).max(initial=0.0)) or 1.0
+
+
+def _cutoff(rows: float, k: int, targets: int) -> float:
+    """What 0.6 % of good rows exceed: the largest of `targets` studentised residuals.
+
+    A robust scale is worth fewer rows than a standard deviation, the more so the more coefficients
+    follow the rows; half of (n - k) (1 - k/n)^2 degrees of freedom describe what was simulated.
+    """
+    share = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / targets)
+    freedom = 0.5 * (rows - k) * (1.0 - k / rows) ** 2 if k < rows else 0.0
+    return float(student.ppf(1.0 - share / 2.0, max(3.0, freedom)))
+
+
+def _proof(
+    design: Vector, y: Array, count: Vector, fits: list[RobustFit], intercept: bool
+) -> tuple[float, float]:
+    """Objective of the weighted fits, and how far above the optimum at these weights it may be.
+
+    sum_targets mean_i w_i r_i^2 + strength ||b||^2; a quadratic with gradient g and Hessian H lies
+    exactly g' H^-1 g / 2 above its least value.
+    """
+    objective, above = 0.0, 0.0
+    for j, fit in enumerate(fits):
+        mass = count * fit.trust
+        total = float(mass.sum()) or 1.0
+        residual = y[:, j] - design @ fit.coef
+        charged = fit.coef.copy()
+        if intercept:
+            charged[0] = 0.0
+        objective += float(mass @ residual**2) / total + fit.ridge * float(charged @ charged)
+        gram, moment = gram_and_moment(design, residual, mass / total)
+        ridged = gram + fit.ridge * np.diag((charged != 0).astype(float)) if fit.ridge else gram
+        slope = moment - fit.ridge * charged
+        above += float(slope @ np.linalg.lstsq(ridged, slope, rcond=1e-12)[0])
+    return objective, max(0.0, above) / objective if objective > 0 else 0.0
