@@ -10,6 +10,7 @@ from proxlin.errors import InvalidInputError
 from proxlin.problem.loss import RowLoss
 from proxlin.prox import norm_subgradient
 
+TINY = torch.tensor(0.0, dtype=torch.float64)
 VECTORS = st.lists(st.floats(-10, 10), min_size=1, max_size=6)
 
 
@@ -39,7 +40,7 @@ def test_weights_up_to_p_2_give_a_quadratic_above_the_norm(pairs, p):
     assume(float(r.abs().max()) > 1e-3)
     assume(float(r.abs().min()) > 1e-6 * float(r.abs().max()))  # at a zero no quadratic is above
     loss = RowLoss(p)
-    weights = loss.curvature_weights(r[None], floor=1e-12)[0]
+    weights = loss.curvature_weights(r[None], least=TINY)[0]
     above = loss(r) + norm_subgradient(r, p=p) @ s + 0.5 * (weights * s * s).sum()
     assert float(loss(r + s)) <= float(above) * (1 + 1e-10)
 
@@ -48,7 +49,7 @@ def test_weights_up_to_p_2_give_a_quadratic_above_the_norm(pairs, p):
 def test_the_quadratic_touches_where_the_entries_change_sign(p):
     # s = -2 r mirrors the residual: the norm is the same, and the quadratic says so exactly.
     loss, r = RowLoss(p), torch.tensor([3.0, -1.0, 0.5], dtype=torch.float64)
-    weights = loss.curvature_weights(r[None], floor=1e-12)[0]
+    weights = loss.curvature_weights(r[None], least=TINY)[0]
     change = norm_subgradient(r, p=p) @ (-2 * r) + 0.5 * (weights * (2 * r) ** 2).sum()
     assert float(change) == pytest.approx(0, abs=1e-12)
 
@@ -61,7 +62,7 @@ def test_weights_beyond_p_2_dominate_the_hessian(values, p):
     assume(float(r.abs().min()) > 1e-3 * float(r.abs().max()))
     loss = RowLoss(p)
     hessian = torch.autograd.functional.hessian(lambda v: loss(v[None]).sum(), r)
-    weights = loss.curvature_weights(r[None], floor=1e-12)[0]
+    weights = loss.curvature_weights(r[None], least=TINY)[0]
     lowest = float(torch.linalg.eigvalsh(torch.diag(weights) - hessian)[0])
     assert lowest >= -1e-9 * float(weights.max())
     # Equality on the diagonal but for the rank-one part (p-1) u u^T / ||r||_p.
@@ -73,7 +74,7 @@ def test_weights_beyond_p_2_dominate_the_hessian(values, p):
 @pytest.mark.parametrize("p", [9, 1000.0, math.inf])
 def test_the_weights_of_large_exponents_are_those_of_eight(p):
     r = torch.tensor([[3.0, -1.0, 0.5]])
-    weights = [RowLoss(each).curvature_weights(r, floor=1e-2) for each in (p, 8)]
+    weights = [RowLoss(each).curvature_weights(r, torch.tensor(1e-2)) for each in (p, 8)]
     assert torch.equal(*weights)
 
 
@@ -81,7 +82,7 @@ def test_the_weights_of_large_exponents_are_those_of_eight(p):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_weights_are_finite_and_positive_where_residuals_vanish(p, dtype):
     for residual in (torch.zeros(3, 4), torch.eye(3, 4), torch.tensor([[1e-30, 1e30]])):
-        weights = RowLoss(p).curvature_weights(residual.to(dtype), floor=1e-2)
+        weights = RowLoss(p).curvature_weights(residual.to(dtype), torch.tensor(0.0))
         assert weights.dtype == dtype
         assert weights.shape == residual.shape
         assert bool(torch.isfinite(weights).all())
@@ -91,15 +92,16 @@ def test_weights_are_finite_and_positive_where_residuals_vanish(p, dtype):
 
 def test_the_floor_bounds_the_weights_of_small_entries():
     residual = torch.tensor([[1.0, 1e-9], [1.0, 1.0]], dtype=torch.float64)
-    weights = RowLoss(1).curvature_weights(residual, floor=1e-2)
-    # At p = 1, w = 1 / |r| with |r| >= floor * mean |r| = 0.0075.
+    weights = RowLoss(1).curvature_weights(residual, least=torch.tensor(0.0075))
+    # At p = 1, w = 1 / |r| with |r| >= 0.0075.
     expected = torch.tensor([[1, 1 / 0.0075], [1, 1]], dtype=torch.float64)
     torch.testing.assert_close(weights, expected, rtol=1e-6, atol=0)
 
 
 def test_mse_has_the_hessian_2():
     residual = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(RowLoss("mse").curvature_weights(residual, 0.1), torch.full((3, 4), 2.0))
+    weights = RowLoss("mse").curvature_weights(residual, torch.tensor(0.1))
+    assert torch.equal(weights, torch.full((3, 4), 2.0))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from proxlin.errors import MemoryBudgetError
 from proxlin.linearize.linearization import Linearization, linearize, random_signs
 from proxlin.problem import Problem
+from proxlin.problem.scales import Scales, scales_of
 from proxlin.problem.shards import LocalBatch
 
 
@@ -98,17 +100,31 @@ def linearize_gathered(
     return own if batch.communicator.size == 1 else Gathered(own, batch)
 
 
+@dataclass(frozen=True)
+class LinearizedPart:
+    """A part of a batch at theta: our rows of it, and what all rows of it are like."""
+
+    batch: LocalBatch
+    model: Linearization
+    losses: Tensor  # (b,) of our rows
+    scales: Scales
+
+
 def linearize_parts(
     problem: Problem, theta: Tensor, batch: LocalBatch, size: int
-) -> Iterator[tuple[LocalBatch, Linearization, Tensor]]:
-    """Each `size` rows of the batch, linearised, with the mean |r| of each over all processes."""
+) -> Iterator[LinearizedPart]:
+    """Each `size` rows of the batch, linearised, with their losses and scales."""
     parts = batch.parts(size)
     if batch.communicator.size == 1:  # one after the other, while its numbers are in the cache
         for part in parts:
-            model = linearize_local(problem, theta, part)
-            yield part, model, model.residual.abs().mean()
-        return
-    opened = [(part, linearize_local(problem, theta, part)) for part in parts]
-    means = torch.stack([part.part_of_mean(model.residual.abs()) for part, model in opened])
-    for (part, model), mean_size in zip(opened, batch.communicator.sum(means), strict=True):
-        yield part, model, mean_size
+            yield from _opened(problem, theta, [part])
+    else:
+        yield from _opened(problem, theta, list(parts))
+
+
+def _opened(problem: Problem, theta: Tensor, parts: list[LocalBatch]) -> Iterator[LinearizedPart]:
+    models = [linearize_local(problem, theta, part) for part in parts]
+    residuals = [model.residual for model in models]
+    losses = [problem.loss(residual) for residual in residuals]
+    scales = scales_of(parts, residuals, losses, clip=problem.loss.bounded_slope)
+    yield from map(LinearizedPart, parts, models, losses, scales)

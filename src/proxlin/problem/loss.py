@@ -43,42 +43,43 @@ class RowLoss:
         p = float(self.p)
         return norm(residual, p=p), norm_subgradient(residual, p=p)
 
-    def curvature_weights(
-        self, residual: Tensor, floor: float, mean_size: Tensor | None = None
-    ) -> Tensor:
+    @property
+    def bounded_slope(self) -> bool:
+        """Whether no row pulls more than any other, however far away it is."""
+        return self.p != "mse"
+
+    def curvature_weights(self, residual: Tensor, least: Tensor) -> Tensor:
         """Weights w with diag(w) at least the curvature of the loss in r.
 
         For 1 <= p <= 2 it is w = (|r| / ||r||_p)^(p-2) / ||r||_p: the quadratic with the loss's
         slope at r and this curvature majorises the loss. For p > 2 it is p - 1 times that, the
-        Hessian without its negative rank-one part, and for p > 8 that of p = 8. Entries below
-        `floor` times the mean |r| of all rows count as that: where |r| -> 0 the weights of p < 2
-        grow without bound. That mean is given where other processes hold some of the rows.
+        Hessian without its negative rank-one part, and for p > 8 that of p = 8. Entries |r| below
+        `least` count as that: where |r| -> 0 the weights of p < 2 grow without bound.
         """
         if self.p == "mse":
             return torch.full_like(residual, 2.0)
         p = min(float(self.p), _STEEPEST)
         size = residual.abs()
-        mean_size = size.mean() if mean_size is None else mean_size
-        least = (floor * mean_size).clamp_min(torch.finfo(size.dtype).tiny ** 0.5)
-        size = size.clamp_min(least)
+        tiny = torch.finfo(size.dtype).tiny
+        size = size.clamp_min(least.to(size).clamp_min(tiny**0.5))
+        if p == 1.0:
+            return size.reciprocal()
         length = norm(size, p=p).unsqueeze(-1)
         if p == 2.0:
             return (1.0 / length).expand_as(size)
-        return max(1.0, p - 1.0) * (size / length).pow(p - 2.0) / length
+        return max(1.0, p - 1.0) * (size / length).clamp_min(tiny).pow(p - 2.0) / length
 
     def prox(self, v: Tensor, step: float | Tensor) -> Tensor:
         """argmin_u step * ||u||_p + 1/2 ||u - v||_2^2, for each row of v (..., N)."""
         return prox_norm(v, p=float(self.p), step=step)
 
-    def quadratic(
-        self, residual: Tensor, floor: float, mean_size: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def quadratic(self, residual: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
         """Slope and weights of the quadratic model at r, both (B, N); see `curvature_weights`.
 
-        For p <= 2 the slope is w * r, that of the loss with its kinks rounded off below the floor:
+        For p <= 2 the slope is w * r, that of the loss with its kinks rounded off below `least`:
         a step is not led by the sign of a residual that is as good as zero.
         """
-        weights = self.curvature_weights(residual, floor, mean_size)
+        weights = self.curvature_weights(residual, least)
         if self.p == "mse" or float(self.p) > 2.0:
             return self.value_and_slope(residual)[1], weights
         return weights * residual, weights
@@ -95,6 +96,7 @@ class Pinball:
     tensor([0.1000, 0.9000])
     """
 
+    bounded_slope = True
     tau: float | tuple[float, ...]
     p: Literal["pinball"] = field(default="pinball", init=False, repr=False)
 
@@ -128,17 +130,13 @@ class Pinball:
         slope = torch.where(residual > 0, 1.0 - tau, torch.where(residual < 0, -tau, 0.0))
         return self(residual), slope
 
-    def curvature_weights(
-        self, residual: Tensor, floor: float, mean_size: Tensor | None = None
-    ) -> Tensor:
+    def curvature_weights(self, residual: Tensor, least: Tensor) -> Tensor:
         """Half of those of the l1 norm: the loss is |r|/2 + (1/2 - tau) r."""
-        return 0.5 * RowLoss(1.0).curvature_weights(residual, floor, mean_size)
+        return 0.5 * RowLoss(1.0).curvature_weights(residual, least)
 
-    def quadratic(
-        self, residual: Tensor, floor: float, mean_size: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def quadratic(self, residual: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
         """Slope and weights of the quadratic that majorises the loss at r, both (B, N)."""
-        weights = self.curvature_weights(residual, floor, mean_size)
+        weights = self.curvature_weights(residual, least)
         return weights * residual + (0.5 - self.levels(residual)), weights
 
     def prox(self, v: Tensor, step: float | Tensor) -> Tensor:
@@ -146,3 +144,15 @@ class Pinball:
         tau = self.levels(v)
         step = step.unsqueeze(-1) if isinstance(step, Tensor) and step.dim() else step
         return v - torch.clamp(v, -tau * step, (1.0 - tau) * step)
+
+
+def loss_change(loss: RowLoss | Pinball, residual: Tensor, shift: Tensor) -> Tensor:
+    """loss(r + shift) - loss(r) of each row, (B,); by the slope where the shift is tiny."""
+    losses, slope = loss.value_and_slope(residual)
+    shifted = loss(residual + shift) - losses
+    length, size = (
+        torch.linalg.vector_norm(shift, dim=-1),
+        torch.linalg.vector_norm(residual, dim=-1),
+    )
+    tiny = length <= torch.finfo(shift.dtype).eps ** 0.5 * size
+    return torch.where(tiny, (slope * shift).sum(-1), shifted)

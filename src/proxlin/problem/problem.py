@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError
-from proxlin.problem.loss import Exponent, RowLoss
+from proxlin.problem.loss import Exponent, RowLoss, loss_change
 from proxlin.problem.parallel import Communicator, communicator
 from proxlin.problem.residual import (
     Residual,
@@ -22,10 +22,13 @@ from proxlin.problem.residual import (
     difference,
     read_parameters,
 )
-from proxlin.problem.rows import Batch, Rows, as_rows
+from proxlin.problem.rows import Batch, Rows, as_rows, evenly_spread
+from proxlin.problem.scales import median
 from proxlin.problem.shards import Everywhere, LocalBatch, Shards, own_rows
 from proxlin.terms import Constraint, Penalty, Regularizer
 
+_RESOLUTION = 1e-5  # of the median loss: smaller changes of a row need not be seen
+_SAMPLE = 2048  # rows that tell the scale of the losses
 _CHUNK_NUMBERS = 2**18  # input or output numbers of a chunk: small enough for the cache
 
 
@@ -83,6 +86,7 @@ class Problem:
         self._residual = ResidualModule(self.network, residual or difference)
         self.example = _example(self.shards)
         self.n_outputs = check_residual(self.residual, self.theta(), self.example)
+        self._wide: nn.Module | None = None  # the residual in float64, once a row needs it
         self._latest: tuple[Tensor, float] | None = None  # the point evaluated last, its objective
         self.chunk_rows = (
             _default_chunk(self) if chunk_rows is None else check_count("chunk_rows", chunk_rows)
@@ -161,14 +165,71 @@ class Problem:
         """||F(theta; x_i)||_p of each row of the batch, (B,)."""
         return self.loss(self.residual(theta, batch))
 
+    def exact_losses(self, theta: Tensor, batch: Batch) -> Tensor:
+        """The loss of each row in float64, (b,): for sums whose changes are to be seen.
+
+        A float32 loss of 10^9 changes by 64 or not at all, which hides what others do. Rows whose
+        loss is that much larger than the median are therefore evaluated in float64 throughout.
+        """
+        with torch.no_grad():
+            losses = self.losses(theta, batch)
+            coarse = losses > self._resolved(losses)
+            residual = self._wide_residual(theta, batch, coarse)
+            exact = losses.double()
+            return exact if residual is None else exact.masked_scatter(coarse, self.loss(residual))
+
+    def mean_change(
+        self, before: Tensor, after: Tensor, batch: LocalBatch, losses: Tensor
+    ) -> float:
+        """The mean change of the loss of a batch whose rows here have `losses` before, (b,).
+
+        Changes are taken row by row and summed in float64 over all processes. Rows that are too
+        large to show theirs in float32 enter by their slope times the change of their residual.
+        """
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        if batch.count:
+            with torch.no_grad():
+                changes = self.losses(after, batch.tensors).double() - losses.double()
+                coarse = losses > self._resolved(losses)
+                wide = self._wide_change(before, after, batch.tensors, coarse)
+                total = changes.sum() if wide is None else changes[~coarse].sum() + wide.sum()
+        return float(batch.communicator.sum(total)) / batch.n_rows
+
+    def _resolved(self, losses: Tensor) -> Tensor:
+        """Up to where a loss shows changes of a hundred-thousandth of the median."""
+        return _RESOLUTION / torch.finfo(losses.dtype).eps * median(losses)
+
+    def _wide_residual(self, theta: Tensor, batch: Batch, chosen: Tensor) -> Tensor | None:
+        """The residual of the chosen rows in float64; None if there is none that is finer."""
+        if self.dtype == torch.float64 or not bool(chosen.any()):
+            return None
+        if self._wide is None:
+            self._wide = copy.deepcopy(self._residual).double()
+        values = {f"module.{n}": t.double() for n, t in self.layout.split(theta).items()}
+        rows = [t[chosen].double() if t.is_floating_point() else t[chosen] for t in batch]
+        try:
+            residual: Tensor = functional_call(self._wide, values, tuple(rows))
+        except RuntimeError:  # it holds numbers of its own in float32
+            return None
+        return residual.double()
+
+    def _wide_change(
+        self, before: Tensor, after: Tensor, batch: Batch, chosen: Tensor
+    ) -> Tensor | None:
+        """The change of the chosen rows' losses; targets, which cancel, are added at the end."""
+        target: Tensor | float = 0.0
+        if self.affine_in_output and len(batch) == 2:
+            target = batch[1][chosen].flatten(1).double()
+            batch = (batch[0], torch.zeros_like(batch[1]))
+        old = self._wide_residual(before, batch, chosen)
+        new = self._wide_residual(after, batch, chosen)
+        if old is None or new is None:
+            return None
+        return loss_change(self.loss, old - target, new - old)
+
     def take(self, index: Tensor | slice) -> LocalBatch:
         """This process's rows of the batch with these row numbers."""
         return self.shards.take(index)
-
-    def mean_loss(self, theta: Tensor, batch: LocalBatch) -> float:
-        """The mean loss of a batch over all processes."""
-        with torch.no_grad():
-            return float(batch.communicator.sum(self._part_of_mean(theta, batch)))
 
     def value_and_gradient(self, theta: Tensor, batch: Batch | LocalBatch) -> tuple[float, Tensor]:
         """Mean loss of the batch plus g, and one sub-gradient of it (0 is chosen at a kink).
@@ -235,12 +296,18 @@ class Problem:
         everyone = LocalBatch((), self.n_rows, self.shards.numbers(), self.communicator)
         return everyone.gathered(torch.cat([theta.new_empty(0), *own]))
 
+    def median_loss(self, theta: Tensor) -> float:
+        """The median loss of a row, on a sample of them evenly spread; the same everywhere."""
+        batch = self.take(evenly_spread(self.n_rows, _SAMPLE))
+        with torch.no_grad():
+            own = self.losses(theta, batch.tensors) if batch.count else theta.new_empty(0)
+        return float(median(batch.gathered(own)))
+
     def data_term(self, theta: Tensor, index: Tensor | None = None) -> float:
         """(1/n) sum_i ||F(theta; x_i)||_p over all rows or those of `index`, summed in float64."""
         total = 0.0
-        with torch.no_grad():
-            for batch in self.chunks(index=index):
-                total += float(self.losses(theta, batch).sum(dtype=torch.float64))
+        for batch in self.chunks(index=index):
+            total += float(self.exact_losses(theta, batch).sum())
         summed = self.communicator.sum(torch.tensor(total, dtype=torch.float64))
         return float(summed) / (self.n_rows if index is None else len(index))
 

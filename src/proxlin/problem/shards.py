@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proxlin.errors import InvalidInputError
 from proxlin.problem.parallel import Communicator, Serial
-from proxlin.problem.rows import Batch, Rows, as_rows
+from proxlin.problem.rows import Batch, Rows, as_rows, evenly_spread
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,26 @@ class LocalBatch:
 
     def gathered(self, rows: Tensor) -> Tensor:
         """All rows of the batch, on every process, from each one's own (b, ...)."""
+        return rows if self.positions is None else self.communicator.sum(self.spread(rows))
+
+    def spread(self, rows: Tensor) -> Tensor:
+        """Our own rows (b, ...) at their places in the batch, zeros at those of the others."""
         if self.positions is None:
             return rows
         everything = rows.new_zeros(self.n_rows, *rows.shape[1:])
         everything[self.positions] = rows
-        return self.communicator.sum(everything)
+        return everything
+
+    def sample(self, count: int) -> tuple[Tensor | slice, LocalBatch]:
+        """At most `count` rows, evenly spread: which of ours they are, and where they stand."""
+        if self.n_rows <= count:
+            return slice(None), self
+        index = evenly_spread(self.n_rows, count)
+        if self.positions is None:
+            return index, LocalBatch((), count)
+        ours = torch.isin(self.positions, index).nonzero().flatten()
+        places = torch.searchsorted(index, self.positions[ours])
+        return ours, LocalBatch((), count, places, self.communicator)
 
     def part_of_mean(self, values: Tensor) -> Tensor:
         """What our rows add to the mean of the batch; `values` has one or several of each row."""

@@ -53,7 +53,7 @@ def test_estimated_error_of_the_gradient_is_as_large_as_its_error():
     y = x.sum(1, keepdim=True) + torch.randn(20_000, 1, generator=generator)
     problem = Problem(linear_regressor(3), (x, y), "mse")
     theta = problem.theta()
-    exact = probe_batch(problem, theta, problem.take(slice(None)), 1e-2, generator, parts=0)
+    exact = probe_batch(problem, theta, problem.take(slice(None)), 1e-2, generator, probes_a_part=0)
     assert exact.gradient_error is None
     errors, estimates = [], []
     for start in range(0, 20_000, 50):

@@ -27,7 +27,7 @@ def test_newton_step_minimises_the_quadratic_of_the_batch():
     problem = Problem(mlp_regressor(3, 2, hidden=(4,)).double(), (x, y), 1.5)
     theta = problem.theta()
     model = linearize(problem, theta, (x, y))
-    slope, weights = problem.loss.quadratic(model.residual, 1e-2)
+    slope, weights = problem.loss.quadratic(model.residual, torch.tensor(1e-2))
     gradient = model.adjoint(slope / len(x))
     shift = torch.full_like(theta, 0.1)
     curvature = DenseCurvature(len(theta), theta.device)

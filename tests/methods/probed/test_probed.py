@@ -11,7 +11,7 @@ from proxlin import Box, Lasso, NonNegative, Problem, Ridge, Simplex, minimize
 from proxlin.data import blob_images, planted_regression
 from proxlin.errors import InvalidInputError
 from proxlin.exact.linear import solve_linear
-from proxlin.linearize import linearize
+from proxlin.linearize import linearize_parts
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
 from proxlin.methods.curvature import DenseCurvature
@@ -51,9 +51,12 @@ def test_probes_have_the_curvature_as_their_second_moment(p):
     ]
     probes = torch.stack(found)  # (looks, parts, d): each part of two rows has probes of its own
     mean = torch.einsum("lpd,lpe->pde", probes, probes) / looks
-    models = [linearize(problem, theta, part.tensors) for part in batch.parts(2)]
-    weights = [problem.loss.curvature_weights(model.residual, 1e-2) for model in models]
-    rows = torch.stack([model.rows() for model in models])
+    parts = list(linearize_parts(problem, theta, batch, 2))
+    weights = [
+        problem.loss.curvature_weights(part.model.residual, 1e-2 * part.scales.size)
+        for part in parts
+    ]
+    rows = torch.stack([part.model.rows() for part in parts])
     exact = torch.einsum("pbnd,pbn,pbne->pde", rows, torch.stack(weights), rows) / 2
     # The entries of the mean scatter like sqrt(2 C_ii C_jj / 4000) at the most.
     diagonal = exact.diagonal(dim1=1, dim2=2)

@@ -8,13 +8,13 @@ vector v = J^T (sqrt(w) * e) / sqrt(B) has E[v v^T] = C and costs one backward p
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from proxlin._checks import check_choice, check_count, check_positive, check_share
-from proxlin.linearize import linearize_parts
 from proxlin.methods.contract import Budget, Step
 from proxlin.methods.curvature import AveragedCurvature, curvature_for
 from proxlin.methods.probed.batch_probe import HALVES, BatchProbe, probe_batch
@@ -30,6 +30,7 @@ _PREPARATION = 8  # batches that give the first probes
 _PREPARATION_SHARE = 0.05  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is checked
+_EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
 
 
@@ -51,8 +52,8 @@ class ProbedState:
     good: Tensor  # (d,) the point to return to after a bad stretch
     good_loss: float = math.inf  # `loss` when `good` was kept
     gradient_weight: float = 0.0
-    floor: float = 1e-2  # |r| below this share of its mean counts as that
-    loss: float = math.nan  # running average of the batch losses, and g
+    floor: float = 1e-2  # |r| below this part of its scale counts as that
+    loss: float = math.nan  # running average of the typical loss of a row, and g
     pending: list[Tensor] = field(default_factory=list)  # probes not yet in the curvature
     probes: float = 0.0  # how many probes the curvature averages over
     split: float = 1.0  # penalty of the proximal step's ADMM
@@ -79,7 +80,7 @@ class Probed:
     momentum: float = 0.9
     curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
     window: int = 300  # steps whose probes the curvature averages over in the long run
-    floor: float = 1e-2  # |r| below this share of its mean is rounded off; it falls with the budget
+    floor: float = 1e-2  # |r| below this part of its scale is rounded off; it falls with the budget
     renewal: int = 5  # steps from one factorisation, and one check of the prediction, to the next
     measures_stationarity: bool = field(default=False, init=False, repr=False)
 
@@ -120,7 +121,7 @@ class Probed:
     def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         """Probe the curvature where the run begins, for a small share of the time at most."""
         for _ in range(_PREPARATION):
-            self._probe(problem, state, problem.take(state.batches.next(state.batch_size)))
+            self._probe(problem, state, self._next_batch(problem, state))
             budget.renew()
             if budget.progress > _PREPARATION_SHARE:
                 break
@@ -132,14 +133,14 @@ class Probed:
         state.floor = self._floor(budget, state.whole)
         if not state.probes:
             self.prepare(problem, state, budget)
-        batch = problem.take(state.batches.next(state.batch_size))
         measuring = state.whole or state.steps < _CAUTIOUS or (state.steps + 1) % self.renewal == 0
         costly = state.curvature.costly and not state.whole
         # Where averaging costs more than a step, it is done every fifth step first, then rarely.
         rarely = self.renewal * (1 if state.steps < _CAUTIOUS else _RARELY)
         renewing = (state.steps + 1) % rarely == 0 if costly else measuring
+        batch = self._next_batch(problem, state)
         probe = self._probe(problem, state, batch, probing=renewing or not costly)
-        if not self._healthy(state, probe.loss):
+        if not self._healthy(state, probe.mean_loss):
             return Step()
         state.steps += 1
         if renewing:
@@ -147,8 +148,8 @@ class Probed:
             self._factor(problem, state)
         before = state.theta
         if state.whole:
-            state.loss = probe.loss + float(problem.penalty.value(before))
-            move, form = self._newton(problem, state, batch, probe.gradient)
+            state.loss = probe.typical_loss + float(problem.penalty.value(before))
+            move, form = self._newton(problem, state, probe)
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
             move, form = self._damped_step(problem, state, length)
@@ -164,9 +165,10 @@ class Probed:
             damped = self._damping(state) * float(move @ move) if state.whole else 0.0
             predicted = float(probe.gradient @ move) + 0.5 * (form - damped)
             ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
-            after = problem.mean_loss(state.theta, batch)
-            actual = after - probe.loss + float(ridge @ move)
-            if not state.region.judge(predicted, actual, form, state.loss):
+            actual = problem.mean_change(before, state.theta, batch, probe.losses)
+            actual += float(ridge @ move)
+            rounding = 0.0 if problem.affine_in_output else _EPSILON * probe.mean_loss
+            if not state.region.judge(predicted, actual, form, state.loss, rounding):
                 state.theta = before
         if state.average is not None:
             state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
@@ -185,14 +187,18 @@ class Probed:
         self, problem: Problem, state: ProbedState, batch: LocalBatch, *, probing: bool = True
     ) -> BatchProbe:
         """Take the batch's loss and sub-gradient into the averages, and keep its probes."""
-        parts = state.parts if probing else 0
-        probe = probe_batch(problem, state.theta, batch, state.floor, state.generator, parts=parts)
+        whole = state.whole or not probing
+        probe = probe_batch(
+            problem, state.theta, batch, state.floor, state.generator,
+            parts=1 if whole else state.parts,
+            probes_a_part=0 if not probing else state.parts if whole else 1,
+        )  # fmt: skip
         state.pending += probe.probes
-        if math.isfinite(probe.loss):
+        if math.isfinite(probe.mean_loss):
             if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
                 self._absorb(state)
             rate = max(0.05, 1.0 / (state.steps + 1))
-            loss = probe.loss + float(problem.penalty.value(state.theta))
+            loss = probe.typical_loss + float(problem.penalty.value(state.theta))
             fresh = math.isnan(state.loss)
             state.loss = loss if fresh else state.loss + rate * (loss - state.loss)
             state.gradient.lerp_(probe.gradient, 1 - self.momentum)
@@ -224,21 +230,25 @@ class Probed:
             noise = float(error @ state.curvature.solve(error))
             state.batch_size = state.noise.batch_size(state.batch_size, noise, signal)
 
+    def _next_batch(self, problem: Problem, state: ProbedState) -> LocalBatch:
+        """All rows as they lie where they are one batch, else the next of this round."""
+        whole = slice(0, problem.n_rows)
+        return problem.take(whole if state.whole else state.batches.next(state.batch_size))
+
     def _newton(
-        self, problem: Problem, state: ProbedState, batch: LocalBatch, gradient: Tensor
+        self, problem: Problem, state: ProbedState, probe: BatchProbe
     ) -> tuple[Tensor, float]:
         """The Newton step on the batch's own quadratic and its form."""
-        (opened,) = linearize_parts(problem, state.theta, batch, batch.n_rows)
-        _, model, mean_size = opened
-        _, weights = problem.loss.quadratic(model.residual, state.floor, mean_size)
+        assert probe.quadratic is not None  # all rows are one part
+        model, weights = probe.quadratic
         return newton_step(
             model,
             weights,
-            gradient,
+            probe.gradient,
             self._shift(problem, state),
             state.curvature,
-            n_rows=batch.n_rows,
-            total=batch.communicator.sum,
+            n_rows=probe.batch.n_rows,
+            total=probe.batch.communicator.sum,
             largest_form=state.region.radius * state.loss,
             bounds=_bounds(problem, state.theta),
         )

@@ -8,7 +8,7 @@ _LEAST_RADIUS, _MOST_RADIUS = 1e-9, 0.05
 _LEAST_DAMPING, _MOST_DAMPING = 1e-7, 1.0
 _GOOD, _BAD = 0.25, 0.75  # error of the prediction, relative to it, that widens or narrows
 _QUICK, _SLOW = 3.0, 1.5  # growth after a perfect prediction and after one that is just good
-_ROUNDING = 1e-6  # changes below this share of the loss are not measured
+_ROUNDING = 1e-6  # changes below this part of the loss are not measured
 
 
 @dataclass
@@ -19,14 +19,17 @@ class TrustRegion:
     damping: float = 1e-2  # relative to the mean of the diagonal of C
     widest: float = _MOST_RADIUS
 
-    def judge(self, predicted: float, actual: float, form: float, loss: float) -> bool:
+    def judge(
+        self, predicted: float, actual: float, form: float, loss: float, rounding: float = 0.0
+    ) -> bool:
         """Adapt to a step of quadratic form s^T A s; False says to take it back.
 
         A loss that fell far more than foretold counts as badly told too: the quadratic does not
-        hold there, and such leaps end in dead units.
+        hold there, and such leaps end in dead units. `loss` is the scale of changes; those below a
+        millionth of it, or below the rounding of what was measured, say nothing.
         """
         bound = form >= 0.99 * self.radius * loss
-        least = _ROUNDING * loss
+        least = max(_ROUNDING * loss, rounding)
         scale = max(abs(predicted), 0.5 * form)
         if loss <= 0 or (scale <= least and abs(actual) <= 2 * least):
             self._widen(_SLOW)

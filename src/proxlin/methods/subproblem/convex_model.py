@@ -14,11 +14,15 @@ from proxlin.problem import Problem
 from proxlin.problem.rows import Batch
 from proxlin.terms import Penalty
 
+_LONGEST = 1e3  # median losses
+
 
 class ConvexModel:
     """theta -> (1/n) sum_i ||F_i + J_i s||_p + g(theta) + 1/2 ||s||_H^2 with s = theta - anchor.
 
-    F_i and J_i are taken at the anchor; H is the metric of the proximal term (h I in Eq. 6).
+    F_i and J_i are taken at the anchor; H is the metric of the proximal term (h I in Eq. 6). Rows
+    whose loss is beyond a thousand medians are shortened to that: their slope, which is all that
+    they say about a step, stays, and float32 still shows how a step changes them.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class ConvexModel:
         self.metric.weights(self.anchor)  # refuses weights of another length at once
         self.max_bytes = max_bytes
         self.p = float(problem.p)
+        self._longest = _LONGEST * problem.median_loss(self.anchor)
 
     @property
     def penalty(self) -> Penalty:
@@ -58,10 +63,18 @@ class ConvexModel:
     def linearization(self, index: Tensor | None = None) -> Linearization:
         """F and J at the anchor on the given rows, or on all."""
         batch = self.problem.take(slice(0, self.n_rows) if index is None else index)
-        return linearize_gathered(self.problem, self.anchor, batch, max_bytes=self.max_bytes)
+        rows = linearize_gathered(self.problem, self.anchor, batch, max_bytes=self.max_bytes)
+        return self._shortened(rows)
 
     def _linearize(self, batch: Batch) -> Linearization:
-        return linearize(self.problem, self.anchor, batch, max_bytes=self.max_bytes)
+        rows = linearize(self.problem, self.anchor, batch, max_bytes=self.max_bytes)
+        return self._shortened(rows)
+
+    def _shortened(self, rows: Linearization) -> Linearization:
+        losses = self.problem.loss(rows.residual).unsqueeze(1)
+        if 0 < self._longest < float(losses.max()):
+            rows.residual = rows.residual * (self._longest / losses).clamp_max(1.0)
+        return rows
 
     def value(self, theta: Tensor, index: Tensor | None = None) -> float:
         """The model at theta over all rows, or over a sample of them."""

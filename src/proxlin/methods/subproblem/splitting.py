@@ -17,6 +17,7 @@ from torch import Tensor
 from proxlin._checks import check_count, check_interval, check_non_negative, check_positive
 from proxlin.errors import NonFiniteError
 from proxlin.methods.subproblem.normal_equations import NormalEquations, RowOperator
+from proxlin.problem.scales import CLIP, median
 from proxlin.prox import norm_subgradient, prox_norm
 
 Prox = Callable[[Tensor, float], Tensor]  # (v, step) -> argmin_w step G(w) + 1/2 ||w - v||^2
@@ -33,7 +34,8 @@ class SplittingRules:
     """How ADMM moves and when it stops.
 
     It stops when for each copy of an image (y of A x + b, and w of x) both residuals are small
-    (Boyd et al. 2011, section 3.3, with the relative part measured on the copy and its multiplier):
+    (Boyd et al. 2011, section 3.3, with the relative part measured on the copy, of which no row
+    counts for more than five medians, and on its multiplier):
 
         ||copy - image||                   <= floor * sqrt(size) + tolerance * ||copy||
         penalty * ||image - image before|| <= floor * sqrt(size) + tolerance * ||multiplier||
@@ -82,7 +84,7 @@ class Copy:
     penalty: float
     primal: float = math.inf  # ||copy - image||
     change: float = math.inf  # penalty * ||image - image before||, the dual residual
-    primal_scale: float = 0.0  # ||copy||
+    primal_scale: float = 0.0  # ||copy||, rows far beyond the others clipped
     dual_scale: float = 0.0  # ||multiplier||
 
     def relaxed(self, relaxation: float) -> Tensor:
@@ -94,7 +96,7 @@ class Copy:
         self.dual = self.dual + seen - image
         self.change = self.penalty * float(torch.linalg.vector_norm(image - self.image))
         self.primal = float(torch.linalg.vector_norm(self.value - image))
-        self.primal_scale = float(torch.linalg.vector_norm(self.value))
+        self.primal_scale = clipped_norm(self.value)
         self.dual_scale = self.penalty * float(torch.linalg.vector_norm(self.dual))
         self.image = image
 
@@ -195,11 +197,20 @@ def _natural_penalty(image: Tensor, offset: Tensor, gradient: Tensor) -> float:
     It is doubled since the residual is about to shrink. A start where the residual vanishes says
     nothing about lengths; the offset then does.
     """
-    length, other, slope = (float(torch.linalg.vector_norm(t)) for t in (image, offset, gradient))
+    length, other = clipped_norm(image), clipped_norm(offset)
+    slope = float(torch.linalg.vector_norm(gradient))
     if not math.isfinite(length):
         raise NonFiniteError(_NON_FINITE)
     length = max(length, 1e-2 * other)
     return 2 * slope / length if length > 0 and slope > 0 else 1.0
+
+
+def clipped_norm(values: Tensor) -> float:
+    """The norm of a vector (d,), or of rows (R, N) of which none counts for more than 5 medians."""
+    if values.ndim == 1:
+        return float(torch.linalg.vector_norm(values))
+    lengths = torch.linalg.vector_norm(values, dim=1)
+    return float(torch.linalg.vector_norm(lengths.clamp_max(CLIP * median(lengths))))
 
 
 def _advance(split: SplitProblem, rules: SplittingRules, state: SplitState) -> None:
