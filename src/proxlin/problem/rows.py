@@ -113,6 +113,27 @@ class MappedRows:
         return batch
 
 
+class RowSubset:
+    """Some rows of others, which are read when they are taken."""
+
+    def __init__(self, rows: Rows, index: Tensor) -> None:
+        self.rows, self.index = rows, index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index` of the subset."""
+        return self.rows.take(self.index[index])
+
+
+def subset(rows: Rows, index: Tensor) -> Rows:
+    """The rows of `index` alone; those in memory are copied once, others read when needed."""
+    if isinstance(rows, TensorRows):
+        return TensorRows(rows.take(index))
+    return RowSubset(rows, index)
+
+
 def as_rows(data: Any) -> Rows:
     """Turn tensors, arrays mapped from files or a map-style Dataset into rows."""
     if isinstance(data, np.memmap):

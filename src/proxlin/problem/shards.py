@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proxlin.errors import InvalidInputError
 from proxlin.problem.parallel import Communicator, Serial
-from proxlin.problem.rows import Batch, Rows, as_rows, evenly_spread
+from proxlin.problem.rows import Batch, Rows, as_rows, evenly_spread, subset
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Everywhere(Shards):
 
     def restricted(self, index: Tensor) -> Shards:
         """Every process keeps the rows of `index`."""
-        return self.replaced(self.rows.take(index))
+        return Everywhere(subset(self.rows, index), self.communicator)
 
     def replaced(self, data: Any) -> Shards:
         """Every process is given all rows."""

@@ -23,7 +23,7 @@ from proxlin.problem.parallel import check_same_call, clock_of, interrupted_toge
 from proxlin.problem.rows import evenly_spread
 from proxlin.run.callbacks import ProgressLine
 from proxlin.run.checkpoint import Checkpoints, as_checkpoints, owner_of, writer_for
-from proxlin.run.held_out import HeldOut
+from proxlin.run.held_out import set_aside
 from proxlin.run.loop import check_callbacks
 from proxlin.run.method_run import GRADIENT, MethodRun
 from proxlin.run.result import Callback, Certificate, Progress, Result
@@ -73,9 +73,10 @@ def minimize(
         Measure the stationarity of the returned point on so many rows, evenly spread, if the method
         has not; `result.certificate` has it.
     held_out
-        Rows kept out of training, in the form of the problem's data. The point with the lowest
-        median loss on them is returned, and the run ends when it has taken three times the steps
-        that led there. For nets that could learn outliers by heart.
+        Rows kept out of training, in the form of the problem's data, or the share of its rows to
+        keep out, such as 0.1. The point with the lowest median loss on them is returned, and the
+        run ends when it has taken three times the steps that led there. For nets that could learn
+        outliers by heart. The objective is then that of the rows trained on.
     checkpoint
         A folder in which the run keeps itself, every minute or as `Checkpoints(folder, ...)` says.
         The same call goes on from what it finds there; a run that was over is returned as it was,
@@ -121,7 +122,9 @@ def minimize(
         (_seconds(max_seconds, max_iter), max_iter, tol, seed, polish, stationarity_rows)
     )
     clock = clock_of(problem.communicator)
-    judge = None if held_out is None else HeldOut(problem, held_out)
+    judge = None
+    if held_out is not None:
+        problem, judge = set_aside(problem, held_out, seed)
     writer = None
     if checkpoint is not None:
         kept_out = None if judge is None else judge.problem.n_rows
@@ -176,6 +179,7 @@ def _described(problem: Problem, method: Method, held_out: Any, checkpoint: Any)
     """What all processes must have in common."""
     shapes = dict(zip(problem.layout.names, problem.layout.shapes, strict=True))
     rows = "no held-out rows" if held_out is None else "held-out rows"
+    rows = f"{held_out} of the rows held out" if isinstance(held_out, float) else rows
     keeps = "no checkpoint" if checkpoint is None else "a checkpoint"
     parts = (f"p={problem.p!r}", problem.penalty.describe(), repr(method), rows, keeps)
     return f"{', '.join(parts)}, parameters {shapes}"
