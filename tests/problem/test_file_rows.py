@@ -114,6 +114,22 @@ def test_neighbours_are_read_in_one_go(saved, monkeypatch):
     assert rows.read(torch.tensor([], dtype=torch.long)).shape == (0, *array.shape[1:])
 
 
+def test_systems_without_positioned_reads_read_the_same(saved, monkeypatch):
+    array, path = saved
+    rows, index = FileRows(np.load(path, mmap_mode="r")), torch.tensor([4, 5, 2, 49])
+    monkeypatch.delattr("os.preadv")
+    assert np.array_equal(rows.read(index).numpy(), array[index.numpy()])
+
+
+def test_edits_of_a_copy_on_write_map_are_seen(saved):
+    array, path = saved
+    mapped = np.load(path, mmap_mode="c")
+    mapped[3] = 7.0  # in memory alone; the file stays as it was
+    (batch,) = as_rows(mapped).take(slice(0, 50))
+    assert bool((batch[3] == 7.0).all())
+    assert np.array_equal(batch[4:].numpy(), array[4:])
+
+
 def test_what_cannot_be_read_is_refused(saved, tmp_path):
     array, path = saved
     mapped = np.load(path, mmap_mode="r")

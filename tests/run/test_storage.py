@@ -1,8 +1,10 @@
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,8 @@ from proxlin.run.storage import (
     digest,
     dump_checked,
     locked,
+    parse_json,
+    read_regular,
     without_checksum,
     write_whole,
 )
@@ -44,6 +48,41 @@ def test_files_have_the_usual_permissions(tmp_path):
     write_whole(tmp_path / "whole", b"x")
     (tmp_path / "plain").write_bytes(b"x")
     assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*predictions"):
+        write_whole(tmp_path / "predictions.csv", b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to a device", "folder", "no name"])
+def test_only_regular_files_are_read_and_others_refused_at_once(tmp_path, kind):
+    path = tmp_path / "file"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link to a device":
+        path.symlink_to("/dev/zero")
+    path = {"device": Path("/dev/zero"), "no name": tmp_path / "a\0b"}.get(kind, path)
+    with pytest.raises(OSError, match=r"no regular file|[Dd]irectory|null"):
+        read_regular(path)
+
+
+def test_regular_files_are_read_also_through_links(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(tmp_path / "link") == read_regular(tmp_path / "file") == b"content"
+
+
+def test_json_that_is_nested_without_end_is_a_value_error():
+    with pytest.raises(ValueError, match="too deep"):
+        parse_json(b"[" * 200_000)
 
 
 def test_writing_never_touches_the_mask_of_the_process(tmp_path, monkeypatch):

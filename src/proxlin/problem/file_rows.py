@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ class FileRows:
         # numpy maps from a page boundary and remembers where in the file its data begin.
         self._first = int(whole.offset) + array.ctypes.data - whole.ctypes.data
         self._path = Path(str(whole.filename))
-        self._file = os.open(self._path, os.O_RDONLY)
+        self._file = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._lock = threading.Lock()
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):
@@ -77,10 +79,20 @@ class FileRows:
 
     def _read(self, target: memoryview, place: int) -> None:
         while target:
-            got = os.preadv(self._file, [target], place)
+            got = self._read_into(target, place)
             if not got:
                 raise DataError(f"{self._path} ends before its last row; it has been cut short.")
             target, place = target[got:], place + got
+
+    def _read_into(self, target: memoryview, place: int) -> int:
+        """How many bytes were read from the place on."""
+        if hasattr(os, "preadv"):
+            return os.preadv(self._file, [target], place)
+        with self._lock:  # Windows: the place belongs to the file
+            os.lseek(self._file, place, os.SEEK_SET)
+            piece = os.read(self._file, len(target))
+        target[: len(piece)] = piece
+        return len(piece)
 
 
 def _stretches(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:

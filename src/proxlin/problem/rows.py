@@ -136,10 +136,11 @@ def subset(rows: Rows, index: Tensor) -> Rows:
 
 def as_rows(data: Any) -> Rows:
     """Turn tensors, arrays mapped from files or a map-style Dataset into rows."""
-    if isinstance(data, np.memmap):
-        return MappedRows((data,))
-    if isinstance(data, tuple | list) and data and all(isinstance(a, np.memmap) for a in data):
-        return MappedRows(data)
+    arrays = data if isinstance(data, tuple | list) else (data,)
+    if arrays and all(isinstance(array, np.memmap) for array in arrays):
+        if any(array.mode == "c" for array in arrays):  # edits are in memory, not in the file
+            return TensorRows(tuple(torch.from_numpy(np.asarray(array)) for array in arrays))
+        return MappedRows(arrays)
     if isinstance(data, Tensor):
         return TensorRows((data,))
     if isinstance(data, tuple | list) and data and all(isinstance(t, Tensor) for t in data):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxlin.errors import InvalidInputError
+from proxlin.errors import CheckpointError, InvalidInputError
 from proxlin.methods import Method, Step
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem import Problem
@@ -124,11 +124,17 @@ class MethodRun(Loop):
         memory = restore(self._memory(None), kept, self.problem.device)
         for name in _REMEMBERED:
             setattr(self, name, memory[name])
-        if math.isfinite(self.best):
-            first = self.history.records[0]["objective"]
-            check_objective(self.problem, self.best_theta, self.best, first)
-        self.budget.go_on(*memory["used"])
-        return still_over(memory, self.budget, self.tol)
+        try:
+            if math.isfinite(self.best):
+                first = self.history.records[0]["objective"]
+                check_objective(self.problem, self.best_theta, self.best, first)
+            self.budget.go_on(*memory["used"])
+            return still_over(memory, self.budget, self.tol)
+        except (LookupError, TypeError) as cause:
+            raise CheckpointError(
+                f"the checkpoint does not tell how far the run was ({type(cause).__name__})."
+                " Choose another checkpoint folder, or empty this one to begin anew."
+            ) from cause
 
     def _keep(self, status: Status | None = None) -> bool:
         """Keep the run where it is over, was asked to stop or is due; whether it has to stop."""

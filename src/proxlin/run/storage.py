@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -44,10 +45,39 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            beside.unlink()
+        if isinstance(error, OSError):  # a full disk does not say which file it was
+            error.filename, error.filename2 = str(path), None
         raise
     flush_folder(path.parent)
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file; a pipe, a device or a link to one is refused at once.
+
+    Raises OSError, also for a path that no file can have.
+    """
+    flags = os.O_RDONLY
+    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"):
+        flags |= getattr(os, name, 0)
+    try:
+        handle = os.open(path, flags)  # a pipe without a writer does not wait
+    except ValueError as cause:
+        raise OSError(errno.EINVAL, str(cause), repr(str(path))) from cause
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read()
+
+
+def parse_json(content: bytes) -> Any:
+    """What the JSON says; ValueError for everything else, also if it is nested without end."""
+    try:
+        return json.loads(content)
+    except RecursionError as cause:
+        raise ValueError("it is nested too deep") from cause
 
 
 def clear_parts(folder: Path) -> None:

@@ -2,15 +2,14 @@ import io
 import json
 import os
 import signal
-import threading
 
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxlin.estimators import RobustRegressor, regression_learner
-from proxlin.estimators.net_fit import regression_problem
+from proxlin.app.cli import terminal
+from proxlin.estimators import RobustRegressor
 from proxlin.run.checkpoint import CheckpointWriter
 from tests.app.tabular.houses import houses
 
@@ -257,7 +256,9 @@ def test_any_small_table_ends_with_success_or_code_2(run, tmp_path, rows):
     assert (code == 2) == error.startswith("proxlin: ")
 
 
-def test_an_interrupted_fit_goes_on_from_its_checkpoint(run, house_file, tmp_path, monkeypatch):
+def test_an_interrupted_fit_goes_on_from_its_checkpoint(
+    run, house_file, tmp_path, monkeypatch, ticking_clock
+):
     due = CheckpointWriter.due
 
     def pressed(writer, step):
@@ -280,23 +281,28 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoint(run, house_file, tmp_pat
     assert "checkpoint" not in json.loads((place / "metrics.json").read_text())["settings"]
 
 
-def test_ctrl_c_while_training_leaves_nothing(run, house_file, tmp_path, monkeypatch):
-    presses = []
+def test_ctrl_c_while_training_keeps_the_best_until_then(run, house_file, tmp_path, monkeypatch):
+    def press(_, state):
+        if state.iteration >= 5:
+            signal.raise_signal(signal.SIGINT)
 
-    def pressed_soon(*arguments, **named):
-        presses.append(threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)))
-        presses[0].start()
-        return regression_problem(*arguments, **named)
-
-    monkeypatch.setattr(regression_learner, "regression_problem", pressed_soon)
-    code, out, error = run(
+    monkeypatch.setattr(terminal.Stages, "training", press)
+    code, _, error = run(
         "fit", house_file, "--targets", "price", "--hidden", "8", "--seconds", "100",
         "--out", tmp_path / "m",
     )  # fmt: skip
-    assert (code, out) == (130, "")
-    assert error == "Interrupted: nothing was written.\n"
-    assert presses
-    assert not list(tmp_path.iterdir())
+    assert code == 130
+    assert error == "Interrupted: training ended early; the best model until then was written.\n"
+    assert run("predict", tmp_path / "m", house_file)[0] == 0
+
+
+def test_messages_are_short_and_harmless_whatever_the_names(run, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n" * 30)
+    name = "x" * 5000 + "\x1b[31mred"
+    code, out, error = run("fit", tmp_path / "t.csv", "--targets", name, "--out", tmp_path / "m")
+    assert (code, out) == (2, "")
+    assert len(error) < 800
+    assert "\x1b" not in error
 
 
 def test_a_linear_model_needs_no_checkpoint(run, house_file, tmp_path):

@@ -253,6 +253,21 @@ def test_what_others_are_writing_is_no_leftover(tmp_path):
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize("planted", ["link", "stranger's file"])
+def test_what_somebody_planted_is_not_installed_as_a_model(tmp_path, planted):
+    beside = tmp_path / ".m.12345678.part"
+    beside.mkdir()
+    if planted == "link":
+        (tmp_path / "elsewhere").mkdir()
+        (beside / "old").symlink_to(tmp_path / "elsewhere")
+    else:
+        (beside / "old").mkdir()
+        (beside / "old" / "run.sh").write_text("#!/bin/sh")
+    check_destination(tmp_path / "m", overwrite=True)
+    assert not (tmp_path / "m").exists()
+    assert (beside / "old").exists()
+
+
 def test_the_same_seed_gives_the_same_arrays():
     settings = KINDS["two targets"]
     first, second = (fit_table(RawTable(houses()), settings).model for _ in range(2))

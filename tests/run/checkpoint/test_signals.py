@@ -66,6 +66,17 @@ def test_sigterm_reaches_the_handler_that_was_there(tmp_path):
     assert is_whole(run("probed layered", checkpoint=tmp_path))
 
 
+def test_sigterm_after_ctrl_c_is_not_swallowed(tmp_path):
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+    try:
+        result = sent(tmp_path, signal.SIGINT, signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert result.status is Status.INTERRUPTED
+    assert seen == [signal.SIGTERM]
+
+
 def test_ctrl_c_reaches_the_command_that_waits_for_it(tmp_path):
     with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
         sent(tmp_path, signal.SIGINT)

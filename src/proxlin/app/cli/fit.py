@@ -24,6 +24,7 @@ from proxlin.methods.contract import Status
 from proxlin.problem.loss import Exponent
 
 _INTERRUPTED = "Interrupted: nothing was written."
+_BEST_SO_FAR = "Interrupted: training ended early; the best model until then was written."
 _KEPT = "Interrupted: no model was written; the same command goes on from the checkpoint."
 
 
@@ -110,10 +111,14 @@ def fit(
             fitted = fit_table(
                 rows, settings, test=others, tell=stages, callbacks=[stages.training]
             )
-            # Training hears Ctrl-C itself and returns the best so far.
-            interrupts.check()
-            if fitted.model.estimator.result_.status is Status.INTERRUPTED:
+            # Training hears Ctrl-C itself and returns the best so far: that is kept, unless a
+            # checkpoint lets the same command go on.
+            ended_early = fitted.model.estimator.result_.status is Status.INTERRUPTED
+            if ended_early and checkpoint is not None:
                 raise KeyboardInterrupt
+            if not ended_early:
+                interrupts.check()
+            interrupts.hit = False
             if not leads():
                 return
             stages("measuring")
@@ -130,6 +135,9 @@ def fit(
         typer.echo(json.dumps({**summary.metrics, "folder": str(out)}, indent=1))
     elif not quiet:
         _show(summary, out)
+    if ended_early:
+        typer.echo(_BEST_SO_FAR, err=True)
+        raise typer.Exit(130)
 
 
 def _check_apart(checkpoint: Path, out: Path) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from proxlin.app.cli.session import quiet_unless_leading, worth_saying
+from proxlin.app.cli.terminal import brief
 from proxlin.errors import ProxlinError
 
 COMMANDS = ("demo", "fit", "predict", "outliers", "reproduce", "datasets")
@@ -51,7 +52,8 @@ def main() -> None:
     except (ProxlinError, OSError) as error:
         if worth_saying(error):
             stderr = Console(stderr=True)
-            stderr.print(f"proxlin: {error}", highlight=False, markup=False, soft_wrap=True)
+            text = f"proxlin: {brief(error)}"
+            stderr.print(text, highlight=False, markup=False, soft_wrap=True)
         raise SystemExit(2) from None
 
 

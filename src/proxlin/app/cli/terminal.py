@@ -18,6 +18,7 @@ from rich.progress import (
 from proxlin.run.result import Progress as TrainingProgress
 
 console = Console()
+_LONGEST = 600  # characters of an error: about eight lines of a terminal
 
 
 def say(text: str) -> None:
@@ -30,6 +31,13 @@ def printable(text: str) -> str:
     return "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
     )
+
+
+def brief(error: Exception) -> str:
+    """What an error says, in a few lines whatever the names in it are, and without escape codes."""
+    text = printable(str(error))
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
 class Stages:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,7 +20,7 @@ from proxlin.app.tabular.numbers import Reading
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import estimator_state, restore_estimator
-from proxlin.run.storage import digest, dump_checked, without_checksum
+from proxlin.run.storage import digest, dump_checked, parse_json, read_regular, without_checksum
 
 FORMAT = 1  # of the folder; one of a later format is not read
 
@@ -96,7 +95,7 @@ def versions() -> dict[str, str]:
 def _read_header(place: Path) -> dict[str, Any]:
     content = _read(place, MODEL)
     try:
-        header = json.loads(content)
+        header = parse_json(content)
     except ValueError as cause:
         raise InvalidInputError(f"{place / MODEL} is damaged: it is no JSON.") from cause
     if not isinstance(header, dict) or header.get("what") != _WHAT:
@@ -120,13 +119,12 @@ def _read_header(place: Path) -> dict[str, Any]:
 
 def _read(place: Path, name: str) -> bytes:
     try:
-        return (place / name).read_bytes()
+        return read_regular(place / name)
     except (FileNotFoundError, NotADirectoryError) as cause:
         what = "does not exist" if not place.exists() else f"is no model folder: it has no {name}"
         raise InvalidInputError(f"{place} {what}. Name the --out of proxlin fit.") from cause
-    except (OSError, ValueError) as cause:
-        reason = getattr(cause, "strerror", None) or cause
-        raise InvalidInputError(f"{place / name} cannot be opened: {reason}.") from cause
+    except OSError as cause:
+        raise InvalidInputError(f"{place / name} cannot be opened: {cause.strerror}.") from cause
 
 
 def _described(column: Column) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _clear_leftovers(whole: Path) -> None:
     for beside in list(whole.parent.iterdir()) if whole.parent.is_dir() else ():
         if not name.fullmatch(beside.name) or beside.is_symlink() or not beside.is_dir():
             continue
-        if {path.name for path in beside.iterdir()} <= {_NEW, _OLD, _LOCK}:
+        if _is_ours(beside):
             with ExitStack() as held:
                 try:
                     held.enter_context(locked(beside))
@@ -101,6 +101,18 @@ def _clear_leftovers(whole: Path) -> None:
                     continue
                 _put_back(beside, whole)
             _remove(beside, whole)
+
+
+def _is_ours(beside: Path) -> bool:
+    """Whether this user's process made it: others may write into a shared folder, too."""
+    parts = list(beside.iterdir())
+    mine = [beside, *parts]
+    return (
+        {path.name for path in parts} <= {_NEW, _OLD, _LOCK}
+        and not any(path.is_symlink() for path in parts)
+        and (not hasattr(os, "getuid") or all(p.stat().st_uid == os.getuid() for p in mine))
+        and all(path.name in FILES for part in parts if part.is_dir() for path in part.iterdir())
+    )
 
 
 def _check_replaceable(folder: Path, *, overwrite: bool) -> None:

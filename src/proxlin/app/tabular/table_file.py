@@ -15,10 +15,12 @@ from proxlin._checks import check_choice
 from proxlin.app.tabular.csv_file import SEPARATORS, RawTable, find_encoding, parse_csv
 from proxlin.data.formats import MalformedError, parse_arff
 from proxlin.errors import InvalidInputError
+from proxlin.run.storage import read_regular
 
 _PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
 _LOOK = 4096
 _MOST_UNPACKED = 8 << 30  # bytes: a small file must not unpack into all memory
+_PIECE = 1 << 20  # bytes unpacked at a time: memory grows with what is there, not with the bound
 
 
 def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTable:
@@ -42,9 +44,7 @@ def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTab
 
 def _content(path: str | Path) -> bytes:
     try:
-        if Path(path).is_char_device() or Path(path).is_block_device():
-            raise InvalidInputError(f"{path} is a device; name a file with a table.")
-        return Path(path).read_bytes()
+        return read_regular(Path(path))
     except FileNotFoundError as cause:
         raise InvalidInputError(f"{path} does not exist; check the path.") from cause
     except IsADirectoryError as cause:
@@ -57,13 +57,19 @@ def _unpacked(content: bytes, path: str | Path) -> bytes:
     if not content.startswith(_GZIP):
         return content
     try:
+        plain = bytearray()
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            plain = file.read(_MOST_UNPACKED + 1)
+            while piece := file.read(_PIECE):
+                plain += piece
+                if len(plain) > _MOST_UNPACKED:
+                    raise InvalidInputError(f"{path} unpacks to more than 8 GB; split it first.")
+        return bytes(plain)
     except (OSError, EOFError, zlib.error) as cause:
         raise InvalidInputError(f"{path} cannot be unpacked: {cause}.") from cause
-    if len(plain) > _MOST_UNPACKED:
-        raise InvalidInputError(f"{path} unpacks to more than 8 GB; split it first.")
-    return plain
+    except MemoryError as cause:
+        raise InvalidInputError(
+            f"{path} unpacks to more than the memory holds; split it."
+        ) from cause
 
 
 def _is_arff(content: bytes) -> bool:
@@ -106,8 +112,10 @@ def _parse_parquet(content: bytes) -> RawTable:
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
         _check_names(tuple(file.schema_arrow.names))
         frame = file.read().to_pandas(ignore_metadata=True)
-    except (pyarrow.ArrowException, OSError) as cause:
-        reason = str(cause).strip().splitlines()
+    except InvalidInputError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, ArithmeticError) as cause:
+        reason = (str(cause).strip() or type(cause).__name__).splitlines()
         raise InvalidInputError(f"it is a damaged Parquet file: {reason[0][:200]}.") from cause
     if not len(frame) or not len(frame.columns):
         raise InvalidInputError("it has no rows.")

@@ -6,7 +6,6 @@ checksums of both. The JSON is written last: a checkpoint without it was never f
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,15 @@ from safetensors.torch import load, save
 
 from proxlin.errors import CheckpointError
 from proxlin.run.checkpoint.serialize import Serialized
-from proxlin.run.storage import clear_parts, digest, dump_checked, without_checksum, write_whole
+from proxlin.run.storage import (
+    clear_parts,
+    digest,
+    dump_checked,
+    parse_json,
+    read_regular,
+    without_checksum,
+    write_whole,
+)
 
 FORMAT = 1  # of the files; a change that older versions cannot read raises it
 
@@ -60,7 +67,7 @@ class CheckpointFolder:
         content = _content(self.path(number))
         tensors = self.path(number, "safetensors")
         try:
-            raw = tensors.read_bytes()
+            raw = read_regular(tensors)
         except OSError as cause:
             raise CheckpointError(f"{tensors} cannot be read: {cause.strerror}.") from cause
         expected = content["tensors"]
@@ -72,7 +79,7 @@ class CheckpointFolder:
             raise CheckpointError(f"{tensors} is damaged: its checksum is wrong.")
         try:
             return Serialized(content["memory"], load(raw)), content["about"]
-        except SafetensorError as cause:
+        except (SafetensorError, ValueError, KeyError, RuntimeError) as cause:
             raise CheckpointError(f"{tensors} holds no tensors: {cause}.") from cause
 
     def remove(self, number: int) -> None:
@@ -90,7 +97,7 @@ class CheckpointFolder:
 def _content(path: Path) -> dict[str, Any]:
     """What the JSON file says, its version and its checksum found right."""
     try:
-        whole = json.loads(path.read_bytes())
+        whole = parse_json(read_regular(path))
     except OSError as cause:
         raise CheckpointError(f"{path} cannot be read: {cause.strerror}.") from cause
     except ValueError as cause:
@@ -105,4 +112,13 @@ def _content(path: Path) -> dict[str, Any]:
     content = without_checksum(whole)
     if content is None:
         raise CheckpointError(f"{path} is damaged: its checksum is wrong.")
+    tensors, about = content.get("tensors"), content.get("about")
+    if (
+        not isinstance(tensors, dict)
+        or not isinstance(tensors.get("bytes"), int)
+        or not isinstance(about, dict)
+        or not isinstance(about.get("owner"), dict)
+        or "memory" not in content
+    ):
+        raise CheckpointError(f"{path} is no checkpoint of proxlin: parts of it are missing.")
     return content

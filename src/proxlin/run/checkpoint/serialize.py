@@ -41,7 +41,14 @@ def restore(fresh: Any, parts: Serialized, device: torch.device) -> Any:
 
     An empty tensor, list or dict and None in `fresh` stand for what was not known yet.
     """
-    return _Reader(parts.tensors, device).read(fresh, parts.tree, "")
+    try:
+        return _Reader(parts.tensors, device).read(fresh, parts.tree, "")
+    except CheckpointError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as e:
+        raise CheckpointError(
+            f"the checkpoint does not hold what this run remembers ({type(e).__name__}: {e})."
+        ) from e
 
 
 def _store(value: Any, path: str, tensors: dict[str, Tensor]) -> Plain:

@@ -14,8 +14,13 @@ class DeferredSignals:
     """While they are held, Ctrl-C and SIGTERM only ask for the end; the second one insists."""
 
     def __init__(self) -> None:
-        self.asked: int | None = None  # the number of the first signal that came
+        self._came: list[int] = []  # the numbers of the signals, in their order
         self._before: dict[int, _Handler] = {}
+
+    @property
+    def asked(self) -> int | None:
+        """The number of the first signal that came."""
+        return self._came[0] if self._came else None
 
     def hold(self) -> None:
         """Take the place of the handlers; only the main thread can."""
@@ -28,17 +33,18 @@ class DeferredSignals:
                 self._before[number] = before
 
     def release(self) -> None:
-        """Give the handlers back, and to them the signal that came: by default SIGTERM ends all.
+        """Give the handlers back, and to them the signals that came: by default SIGTERM ends all.
 
         Python's own handler of Ctrl-C is left out: the run has ended for it, and returns.
         """
         handlers, self._before = self._before, {}
         for number, before in handlers.items():
             signal.signal(number, before)
-        if self.asked is not None and handlers[self.asked] is not signal.default_int_handler:
-            signal.raise_signal(self.asked)
+        for number in dict.fromkeys(self._came):
+            if handlers.get(number) is not signal.default_int_handler:
+                signal.raise_signal(number)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked is not None:
+        self._came.append(number)
+        if len(self._came) > 1:
             raise KeyboardInterrupt
-        self.asked = number
