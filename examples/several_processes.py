@@ -1,4 +1,4 @@
-"""Train one net with two processes, and compare with one process: the same call, the same answer.
+"""Train one net with two processes, and with one: the same call, the same course up to rounding.
 
     python examples/several_processes.py [folder for the picture]
 

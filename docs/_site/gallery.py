@@ -23,6 +23,7 @@ SECTIONS = {
     "Tables with a target": (
         "robust_regression",
         "wrong_features",
+        "curved_relation",
         "feature_selection",
         "dirty_table",
     ),
@@ -32,7 +33,7 @@ SECTIONS = {
         "factorization",
         "video_background",
     ),
-    "Your own module": ("own_module",),
+    "Your own module": ("own_module", "implicit_image"),
     "Methods and machines": ("several_processes",),
 }
 
