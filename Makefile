@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-fast test-long lint bench results clean
+.PHONY: help demo test test-fast test-times test-long lint bench results clean
 
 help:
 	@echo "make demo     robust losses against squared error on embedded data, under two minutes; ends with a report"
 	@echo "make test-fast  tests that take seconds, after every change; under two minutes"
 	@echo "make test     lint, types and all tests, under twelve minutes; Hypothesis tries the same examples every time"
 	@echo "make test-long  the same with examples at random"
+	@echo "make test-times  which tests are slow, measured anew for test-fast"
 	@echo "make lint     format check, lint, types"
 	@echo "make bench    the figures behind the claims, as tables with ratios"
 	@echo "make results  the tables and pictures of docs/results, about half an hour on two cores;"
@@ -43,6 +44,10 @@ test: lint
 
 test-fast: $(READY)
 	@$(PYTEST) -m "not (processes or browser or statistics or slow)"
+
+# Anew which tests are slow; a quiet machine, one process.
+test-times: $(READY)
+	@OMP_NUM_THREADS=1 $(BIN)/pytest --write-times
 
 test-long: lint
 	@$(PYTEST) --hypothesis-profile random

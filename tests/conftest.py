@@ -1,7 +1,9 @@
+import os
 import re
 import signal
 import sys
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,15 +18,43 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
-_BY_FIXTURE = {"browser": pytest.mark.browser, "visit": pytest.mark.browser}
+# Tests that take longer than this, as measured; `make test-times` writes the list anew.
+SLOW = Path(__file__).with_name("slow_tests.txt")
+_LONGEST = 0.3  # CPU seconds
+_seconds = {}  # of each test function, the longest over its parameters
+
+
+def pytest_addoption(parser):
+    parser.addoption("--write-times", action="store_true", help=f"write {SLOW.name} anew")
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what opens a browser, wherever it stands."""
+    """Mark what opens a browser, wherever it stands, and what is slow by measurement."""
+    slow = set(SLOW.read_text().split())
     for item in items:
-        for fixture, mark in _BY_FIXTURE.items():
-            if fixture in item.fixturenames:
-                item.add_marker(mark)
+        if {"browser", "visit"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.browser)
+        if _function(item) in slow:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    began = sum(os.times()[:4])
+    outcome = yield
+    spent = sum(os.times()[:4]) - began
+    _seconds[_function(item)] = max(spent, _seconds.get(_function(item), 0.0))
+    return outcome
+
+
+def pytest_sessionfinish(session):
+    if session.config.getoption("--write-times"):
+        names = sorted(name for name, spent in _seconds.items() if spent > _LONGEST)
+        SLOW.write_text("\n".join(names) + "\n")
+
+
+def _function(item):
+    return item.nodeid.partition("[")[0]
 
 
 @pytest.fixture
