@@ -25,12 +25,13 @@ def cholesky(matrix: Tensor, problem: str) -> Tensor:
     return factor
 
 
-def shifted_cholesky(matrix: Tensor, shift: Tensor, problem: str) -> Tensor:
-    """The factor of A + diag(shift), in float64, for one matrix or a batch of them.
+def shifted_cholesky(matrix: Tensor, shift: Tensor, problem: str, *, exact: bool = True) -> Tensor:
+    """The factor of A + diag(shift), for one matrix or a batch of them.
 
-    A shift below the rounding of the matrix is raised tenfold until the factor exists.
+    In float64; if it need not be exact, in the type of A. A shift below the rounding of the matrix
+    is raised tenfold until the factor exists.
     """
-    wide = matrix.to(torch.float64, copy=True)
+    wide = matrix.to(torch.float64 if exact else matrix.dtype, copy=True)
     shift = shift.to(wide) + SMALLEST_SHIFT
     added = torch.zeros_like(shift)
     for _ in range(_TRIALS):

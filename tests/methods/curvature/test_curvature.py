@@ -141,9 +141,54 @@ def test_layered_solves_layer_by_layer():
     solution = layered.solve(g)
     for piece, block in zip(layered.pieces, layered.blocks, strict=True):
         rows = piece.take(g.unsqueeze(0))[0]
-        shift = 0.5 * block.trace() / rows.numel() * torch.eye(rows.shape[1])
-        expected = torch.linalg.solve(block.blocks + shift, rows)
-        torch.testing.assert_close(piece.take(solution.unsqueeze(0))[0], expected)
+        torch.testing.assert_close(piece.take(solution.unsqueeze(0))[0], block.solve(rows))
+    shift = 0.5 * block.trace() / rows.numel() * torch.eye(rows.shape[1])
+    expected = torch.linalg.solve(block.blocks + shift, rows)  # units of the last layer bend apart
+    torch.testing.assert_close(block.solve(rows), expected)
+
+
+def test_units_before_the_last_layer_bend_together():
+    *before, last = LayeredCurvature(pieces(), torch.zeros(1)).blocks
+    assert all(isinstance(block, KroneckerBlock) for block in before)
+    assert isinstance(last, UnitBlocks)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_biases_of_recurrent_layers_belong_to_their_weights(kind):
+    module = kind(3, 5)
+    found = layer_pieces(Layout.of(module.named_parameters()), module)
+    gates = module.weight_ih_l0.shape[0]
+    assert [(piece.units, piece.width) for piece in found] == [(gates, 4), (gates, 6)]
+
+
+def test_a_lone_vector_is_one_block_with_what_couples_its_entries():
+    module = nn.LayerNorm(4)
+    found = layer_pieces(Layout.of(module.named_parameters()), module)
+    v = probes(50, 8)
+    layered = LayeredCurvature(found, v[0])
+    layered.add(v, 1.0)
+    torch.testing.assert_close(layered.blocks[0].blocks[0], v[:, :4].T @ v[:, :4] / 50)
+
+
+def test_slices_of_wide_probes_average_to_the_whole():
+    v = probes(4, 256 * 384, torch.float32).view(4, 256, 384)
+    sliced = KroneckerBlock(256, 384, v)
+    for _ in range(2):  # 256 = 2 * 128: every second column or row, the others the next time
+        sliced.add(v, 1.0 / (sliced.turn + 1))
+    torch.testing.assert_close(sliced.left, (v @ v.mT).mean(0), rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(sliced.right, (v.mT @ v).mean(0), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(40, 50), (4, 50), (50, 4)])
+def test_single_precision_factors_solve_as_double_ones_do(shape):
+    v = probes(30, shape[0] * shape[1]).view(30, *shape)
+    answers = []
+    for rows in (v, v.float()):
+        block = KroneckerBlock(*shape, rows)
+        block.add(rows, 1.0)
+        block.factor(1e-2, torch.zeros(shape, dtype=torch.float64))
+        answers.append(block.solve(rows[0]).double())
+    torch.testing.assert_close(answers[1], answers[0], rtol=1e-3, atol=1e-4)
 
 
 def test_structure_follows_the_number_of_parameters():

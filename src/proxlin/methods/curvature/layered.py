@@ -13,8 +13,12 @@ from proxlin.methods.curvature.dense import UNFACTORED
 from proxlin.methods.curvature.layers import LayerPiece
 from proxlin.prox.linear_algebra import SMALLEST_SHIFT, shifted_cholesky, solve_cholesky
 
+_VECTOR = 256  # entries of a vector that are one dense block
 _NARROW = 32  # beyond, Kronecker factors cost less and hold what couples the units
 _BLOCK_NUMBERS = 2**23  # entries that the unit blocks of one layer may hold
+_SLICE = 128  # rows of a square matrix that stand for all of it in an average
+_SINGLE = 2e-6  # of the trace: smaller shifts need the digits of float64
+_LOPSIDED = 8  # width over height of a matrix, from which a factor serves better than an inverse
 
 
 class LayerBlock(Protocol):
@@ -68,6 +72,30 @@ class UnitBlocks:
         return float((column * (self.blocks @ column)).sum(dtype=torch.float64))
 
 
+@dataclass
+class Inverse:
+    """(matrix + shift I)^{-1}: in full, or its Cholesky factor where few vectors are solved for."""
+
+    values: Tensor
+    factored: bool
+
+    @classmethod
+    def of(cls, matrix: Tensor, shift: float, columns: int) -> Inverse:
+        """For products with matrices of so many columns, in the type of the matrix."""
+        exact = shift < _SINGLE * float(matrix.diagonal().sum())
+        diagonal = matrix.new_full((len(matrix),), shift, dtype=torch.float64)
+        factor = shifted_cholesky(matrix, diagonal, UNFACTORED, exact=exact)
+        if len(matrix) > _LOPSIDED * columns:
+            return cls(factor.to(matrix.dtype), factored=True)
+        return cls(torch.cholesky_inverse(factor).to(matrix.dtype), factored=False)
+
+    def times(self, matrix: Tensor) -> Tensor:
+        """The inverse times a matrix."""
+        if self.factored:
+            return torch.cholesky_solve(matrix, self.values)
+        return self.values @ matrix
+
+
 @dataclass(init=False, eq=False, repr=False)
 class KroneckerBlock:
     """C ~ left (x) right / trace, from E[V V^T] and E[V^T V] of the layer's probes V.
@@ -79,20 +107,32 @@ class KroneckerBlock:
 
     left: Tensor  # (units, units) E[V V^T]
     right: Tensor  # (width, width) E[V^T V]
-    _left_inverse: Tensor  # (units, units) damped
-    _right_inverse: Tensor  # (width, width) damped
+    turn: int  # how often probes were added
+    _left: Inverse  # of left, damped, times the trace
+    _right: Inverse  # of right, damped
 
     def __init__(self, units: int, width: int, like: Tensor) -> None:
         self.left = like.new_zeros(units, units)
         self.right = like.new_zeros(width, width)
-        self._left_inverse = self._right_inverse = torch.empty(0)
+        self.turn = 0
+        self._left = self._right = Inverse(torch.empty(0), factored=False)
 
     def add(self, rows: Tensor, weight: float) -> None:
-        """Average in the probes' rows (K, units, width)."""
-        side = rows.transpose(0, 1).flatten(1)
-        self.left.addmm_(side, side.T, beta=1 - weight, alpha=weight / rows.shape[0])
-        tall = rows.flatten(0, 1)
-        self.right.addmm_(tall.T, tall, beta=1 - weight, alpha=weight / rows.shape[0])
+        """Average in the probes' rows (K, units, width).
+
+        Of a wide matrix some columns say enough of left and some rows of right, others each time:
+        all of them would cost more than the backward pass that gave the probe.
+        """
+        count, units, width = rows.shape
+        self.turn += 1
+        for side, own, across in ((self.left, units, width), (self.right, width, units)):
+            step = max(1, min(across // _SLICE, own // _SLICE))
+            first = self.turn % step
+            some = rows[:, :, first::step] if side is self.left else rows[:, first::step]
+            used = len(range(first, across, step))
+            vectors = some.transpose(0, 1).flatten(1) if side is self.left else some.flatten(0, 1).T
+            part = weight * across / (used * count)
+            side.addmm_(vectors, vectors.T, beta=1 - weight, alpha=part)
 
     def trace(self) -> float:
         """The trace of the block."""
@@ -108,12 +148,12 @@ class KroneckerBlock:
         trace = max(self.trace(), SMALLEST_SHIFT)
         shift = damping * trace / (units * width) + float(extra.max())
         root = math.sqrt(max(shift, SMALLEST_SHIFT) * trace)  # of a b
-        self._left_inverse = _inverse(self.left, root * math.sqrt(width / units)) * trace
-        self._right_inverse = _inverse(self.right, root * math.sqrt(units / width))
+        self._left = Inverse.of(self.left / trace, root * math.sqrt(width / units) / trace, width)
+        self._right = Inverse.of(self.right, root * math.sqrt(units / width), units)
 
     def solve(self, matrix: Tensor) -> Tensor:
         """Multiply with the inverse factors."""
-        return self._left_inverse @ matrix @ self._right_inverse
+        return self._right.times(self._left.times(matrix).T).T
 
     def quadratic(self, matrix: Tensor) -> float:
         """<M, L M R> / trace."""
@@ -162,7 +202,8 @@ class LayeredCurvature:
 
     def __init__(self, pieces: list[LayerPiece], like: Tensor) -> None:
         self.pieces = pieces
-        self.blocks = [_block(piece, like) for piece in pieces]
+        last = max((k for k, piece in enumerate(pieces) if piece.units > 1), default=0)
+        self.blocks = [_block(piece, like, last=k == last) for k, piece in enumerate(pieces)]
         self.size = like.numel()
         self.costly = any(isinstance(block, KroneckerBlock) for block in self.blocks)
 
@@ -209,16 +250,17 @@ class LayeredCurvature:
         )
 
 
-def _block(piece: LayerPiece, like: Tensor) -> LayerBlock:
-    """Blocks for narrow layers, Kronecker factors for wide ones, the diagonal for huge ones."""
-    if piece.width <= _NARROW and piece.units * piece.width**2 <= _BLOCK_NUMBERS:
+def _block(piece: LayerPiece, like: Tensor, *, last: bool) -> LayerBlock:
+    """The richest structure that fits: units of the last layer bend apart, those before together.
+
+    Vectors are one dense block, or a diagonal where they are long.
+    """
+    alone = piece.units == 1
+    narrow = piece.width <= (_VECTOR if alone else _NARROW)
+    if (alone or last) and narrow and piece.units * piece.width**2 <= _BLOCK_NUMBERS:
         return UnitBlocks(piece.units, piece.width, like)
+    if alone:
+        return DiagonalBlock(piece.units, piece.width, like)
     if piece.units**2 + piece.width**2 <= _BLOCK_NUMBERS:
         return KroneckerBlock(piece.units, piece.width, like)
     return DiagonalBlock(piece.units, piece.width, like)
-
-
-def _inverse(matrix: Tensor, shift: float) -> Tensor:
-    """(matrix + shift I)^{-1} in the type of the matrix."""
-    diagonal = torch.full((len(matrix),), shift, dtype=torch.float64, device=matrix.device)
-    return torch.cholesky_inverse(shifted_cholesky(matrix, diagonal, UNFACTORED)).to(matrix.dtype)

@@ -64,10 +64,17 @@ def layer_pieces(layout: Layout, module: nn.Module) -> list[LayerPiece]:
             isinstance(owner, _TRANSPOSED) and name.endswith("weight") and owner.groups == 1
         )
         units = (shape[1] if transposed else shape[0]) if shape else 1
-        mate = f"{name.removesuffix('weight')}bias"
-        has_mate = len(shape) > 1 and mate in layout.names and layout.shape(mate) == (units,)
+        # "weight", "in_proj_weight", "weight_hh_l0": the bias is called alike.
+        mate = "bias".join(name.rsplit("weight", 1))
+        has_mate = (
+            len(shape) > 1
+            and mate != name
+            and mate in layout.names
+            and layout.shape(mate) == (units,)
+        )
         if has_mate:
             used.add(mate)
         bias = layout.slice(mate) if has_mate else None
-        pieces.append(LayerPiece(layout.slice(name), shape or (1,), bias, transposed))
+        rows = (1, *shape) if len(shape) == 1 else shape or (1,)  # a vector is one row
+        pieces.append(LayerPiece(layout.slice(name), rows, bias, transposed))
     return pieces

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from proxlin.linearize.differentiable import footprint
 from proxlin.methods.curvature import AveragedCurvature
 from proxlin.problem import Problem
 
@@ -35,7 +36,7 @@ def fitting_batch_size(problem: Problem) -> int:
 
 
 def activations_of_a_row(problem: Problem) -> int:
-    """The numbers that the leaf modules put out for one row."""
+    """The numbers that the leaf modules put out for one row, or that its graph keeps if more."""
     count = 0
 
     def tally(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -50,7 +51,9 @@ def activations_of_a_row(problem: Problem) -> int:
     finally:
         for hook in hooks:
             hook.remove()
-    return max(count, problem.n_outputs)
+    # Recurrent layers, attention and derivatives inside a residual keep more than they put out.
+    kept = footprint(problem, problem.theta(), problem.example).bytes_per_row
+    return max(count, kept // problem.theta().itemsize, problem.n_outputs)
 
 
 @dataclass

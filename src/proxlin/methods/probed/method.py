@@ -16,7 +16,7 @@ from torch import Tensor
 
 from proxlin._checks import check_choice, check_count, check_positive, check_share
 from proxlin.methods.contract import Budget, Step
-from proxlin.methods.curvature import AveragedCurvature, curvature_for
+from proxlin.methods.curvature import AveragedCurvature, DenseCurvature, curvature_for
 from proxlin.methods.probed.batch_probe import HALVES, BatchProbe, probe_batch
 from proxlin.methods.probed.batch_size import GradientNoise, fitting_batch_size, gradient_noise
 from proxlin.methods.probed.newton import Bounds, newton_step, proximal_step
@@ -30,6 +30,7 @@ _PREPARATION = 8  # batches that give the first probes
 _PREPARATION_SHARE = 0.05  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _CAUTIOUS = 50  # first steps, after each of which the prediction is checked
+_SETTLED = 12  # of them, after which a region that is as wide as it gets ends the caution
 _EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
 
@@ -62,7 +63,19 @@ class ProbedState:
     @property
     def parts(self) -> int:
         """In how many parts a batch is probed."""
-        return _PARTS if self.whole or self.steps < _CAUTIOUS else HALVES
+        return _PARTS if self.whole or not (self.layered or self.steps >= _CAUTIOUS) else HALVES
+
+    @property
+    def layered(self) -> bool:
+        """Whether blocks stand for the curvature, which need fewer probes than a dense matrix."""
+        return not isinstance(self.curvature, DenseCurvature)
+
+    @property
+    def cautious(self) -> bool:
+        """Whether every prediction is checked: first, until the quadratic has earned its region."""
+        wide = self.region.radius >= 0.5 * self.region.widest
+        settled = self.layered and wide and self.steps >= _SETTLED
+        return self.whole or (self.steps < _CAUTIOUS and not settled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +146,14 @@ class Probed:
         state.floor = self._floor(budget, state.whole)
         if not state.probes:
             self.prepare(problem, state, budget)
-        measuring = state.whole or state.steps < _CAUTIOUS or (state.steps + 1) % self.renewal == 0
+        measuring = state.cautious or (state.steps + 1) % self.renewal == 0
         costly = state.curvature.costly and not state.whole
         # Where averaging costs more than a step, it is done every fifth step first, then rarely.
-        rarely = self.renewal * (1 if state.steps < _CAUTIOUS else _RARELY)
+        rarely = self.renewal * (1 if state.cautious else _RARELY)
         renewing = (state.steps + 1) % rarely == 0 if costly else measuring
+        probing = renewing or not (costly or (state.layered and state.steps % 2))
         batch = self._next_batch(problem, state)
-        probe = self._probe(problem, state, batch, probing=renewing or not costly)
+        probe = self._probe(problem, state, batch, probing=probing)
         if not self._healthy(state, probe.mean_loss):
             return Step()
         state.steps += 1
@@ -153,7 +167,7 @@ class Probed:
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
             move, form = self._damped_step(problem, state, length)
-            if renewing and length > 0:
+            if renewing and length > 0 and not state.cautious:
                 self._resize(state, probe, form / length**2)
         move, form = _shortened(move, form, state.region.radius * state.loss)
         state.theta = before + move
@@ -259,8 +273,12 @@ class Probed:
         """The Newton step on the averaged quadratic, times `length`, and its form."""
         mean = state.gradient / state.gradient_weight
         if problem.penalty.is_quadratic:
-            step = -length * state.curvature.solve(mean)
-            return step, -length * float(mean @ step)  # s^T A s = length^2 m^T A^{-1} m
+            direction = state.curvature.solve(mean)
+            promise = float(mean @ direction)
+            # Were A at least C, the slope m could promise no more than the loss that there is: a
+            # larger m^T A^{-1} m proves A too small along m by that factor, and it is raised by it.
+            raised = max(1.0, promise / state.loss) if state.loss > 0 else 1.0
+            return -(length / raised) * direction, length**2 * promise / raised
         step, state.dual = proximal_step(
             state.curvature, problem.penalty.rest, state.theta, state.dual, state.split,
             slope=length * mean, length=length,
