@@ -115,7 +115,8 @@ class KroneckerBlock:
         self.left = like.new_zeros(units, units)
         self.right = like.new_zeros(width, width)
         self.turn = 0
-        self._left = self._right = Inverse(torch.empty(0), factored=False)
+        self._left = Inverse(torch.empty(0), factored=False)
+        self._right = Inverse(torch.empty(0), factored=False)
 
     def add(self, rows: Tensor, weight: float) -> None:
         """Average in the probes' rows (K, units, width).

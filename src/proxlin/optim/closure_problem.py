@@ -1,0 +1,156 @@
+"""A problem whose rows come from a closure: what `minimize` knows of its data, without the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proxlin.errors import InvalidInputError
+from proxlin.linearize.differentiable import Footprint
+from proxlin.problem import Problem
+from proxlin.problem.loss import Exponent, RowLoss
+from proxlin.problem.parallel import Communicator, Serial
+from proxlin.problem.rows import Batch
+from proxlin.problem.shards import LocalBatch
+from proxlin.terms import Constraint, Penalty, Regularizer
+from proxlin.terms.layout import Layout
+
+Closure = Callable[[], Tensor]  # -> residual rows (B, N) of one batch at the present parameters
+
+
+class ClosureProblem(Problem):
+    """(1/B) sum_i ||r_i||_p + g(theta), r the rows that a closure returns for its present batch.
+
+    A batch is the numbers of its rows: the closure alone knows what they are rows of. It is called
+    once for each new batch, and again at another theta where a step is checked.
+    """
+
+    def __init__(
+        self,
+        parameters: dict[str, Tensor],
+        p: Exponent,
+        regularizer: Regularizer | None,
+        constraint: Constraint | None,
+    ) -> None:
+        self.loss = RowLoss(p)
+        self.parameters = parameters
+        self.layout = Layout.of(parameters.items())
+        first = next(iter(parameters.values()))
+        self.dtype, self.device = first.dtype, first.device
+        self.penalty = Penalty(self.layout, regularizer, constraint)
+        self.network = _Anonymous()
+        self.affine_in_output = False
+        # The graph is the closure's own: it is kept whole, whatever it holds.
+        key = ("footprint", self.dtype, (torch.Size([]), torch.long))
+        self.cache: dict[Hashable, Any] = {key: Footprint(bytes_per_row=1, custom=True)}
+        self.closure: Closure | None = None
+        self.batch_loss = math.nan  # of the batch taken last, before its step
+        self._rows = torch.empty(0)  # (B, N) with their graph
+        self._point = torch.empty(0)  # (d,) where they were taken
+
+    @property
+    def n_rows(self) -> int:
+        """Unknown: more than a batch."""
+        return 2
+
+    @property
+    def communicator(self) -> Communicator:
+        """This process alone."""
+        return Serial()
+
+    def theta(self) -> Tensor:
+        """A flat copy of the parameters."""
+        return torch.cat([tensor.detach().flatten() for tensor in self.parameters.values()])
+
+    def assign(self, theta: Tensor) -> None:
+        """Write theta into the parameters."""
+        values = self.layout.split(theta.detach())
+        with torch.no_grad():
+            for name, tensor in self.parameters.items():
+                tensor.copy_(values[name])
+
+    def take(self, index: Tensor | slice) -> LocalBatch:
+        """The batch that the closure has now, whatever the index."""
+        self._point = self.theta()
+        with torch.enable_grad():
+            self._rows = self._evaluated()
+        if not self._rows.requires_grad:
+            raise InvalidInputError(
+                "the closure must return rows that depend on the parameters; got rows without a"
+                " gradient. Call the module inside it, without torch.no_grad()."
+            )
+        self.batch_loss = float(self.loss(self._rows.detach()).mean())
+        count = len(self._rows)
+        return LocalBatch((torch.arange(count, device=self.device),), count)
+
+    def residual(self, theta: Tensor, batch: Batch) -> Tensor:
+        """The rows of the present batch at theta; differentiable once where they were taken."""
+        if torch.equal(theta.detach(), self._point):
+            rows: Tensor = _Pulled.apply(theta, self)  # type: ignore[no-untyped-call]
+        else:
+            self.assign(theta)
+            with torch.no_grad():
+                rows = self._evaluated()
+        return rows if len(batch[0]) == len(rows) else rows[batch[0]]
+
+    def mean_change(
+        self, before: Tensor, after: Tensor, batch: LocalBatch, losses: Tensor
+    ) -> float:
+        """The mean change of the loss of the batch, whose rows had `losses` before."""
+        with torch.no_grad():
+            changes = self.losses(after, batch.tensors).double() - losses.double()
+        return float(changes.mean())
+
+    def pull(self, cotangent: Tensor) -> Tensor:
+        """sum_i J_i^T u_i of the present batch, (d,)."""
+        leaves = list(self.parameters.values())
+        parts = torch.autograd.grad(
+            self._rows, leaves, cotangent, retain_graph=True, allow_unused=True
+        )
+        pairs = zip(parts, leaves, strict=True)
+        flat = [(torch.zeros_like(t) if part is None else part).flatten() for part, t in pairs]
+        return torch.cat(flat)
+
+    @property
+    def present_rows(self) -> Tensor:
+        """The rows of the present batch where they were taken, without their graph."""
+        return self._rows.detach()
+
+    def release(self) -> None:
+        """Give up the batch and its graph."""
+        self.closure, self._rows, self._point = None, torch.empty(0), torch.empty(0)
+
+    def _evaluated(self) -> Tensor:
+        assert self.closure is not None
+        rows = self.closure()
+        if not isinstance(rows, Tensor) or rows.ndim != 2:
+            shape = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+            raise InvalidInputError(
+                "the closure must return the residual rows of its batch, shape (B, N), not their"
+                f" loss; got {shape}. Return (module(x) - y).flatten(1)."
+            )
+        return rows
+
+
+class _Anonymous(nn.Module):
+    """Stands for a module of which only the parameters are known."""
+
+    def get_submodule(self, _target: str) -> nn.Module:
+        return self
+
+
+class _Pulled(torch.autograd.Function):
+    """The present rows as a function of the flat theta."""
+
+    @staticmethod
+    def forward(ctx: Any, _theta: Tensor, problem: ClosureProblem) -> Tensor:
+        ctx.problem = problem
+        return problem.present_rows.clone()
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, None]:
+        return ctx.problem.pull(cotangent), None

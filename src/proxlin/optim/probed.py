@@ -1,0 +1,155 @@
+"""Probed as a torch.optim.Optimizer: the step of `minimize` on whatever batch a closure has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxlin._checks import check_count
+from proxlin.errors import InvalidInputError
+from proxlin.methods import Probed as Settings
+from proxlin.methods.contract import Budget
+from proxlin.methods.probed.method import ProbedState
+from proxlin.optim.closure_problem import Closure, ClosureProblem
+from proxlin.optim.memory import as_plain, restored
+from proxlin.problem.loss import Exponent
+from proxlin.terms import Constraint, Regularizer
+
+
+class Probed(torch.optim.Optimizer):
+    """theta <- argmin over C of slope . s + 1/(2 length) s^T (C + damping) s + g(theta + s).
+
+    The closure of a step returns the residual rows (B, N) of its batch, not their loss; `step`
+    returns the mean ||r_i||_p of the batch before the step. It is called again within a step, for
+    the same batch, where the step is checked. There is no learning rate, `zero_grad` and
+    `backward` are not needed, and clipping is not either.
+
+    Parameters
+    ----------
+    params
+        `module.named_parameters()`, so that a bias is seen together with its weight and terms can
+        name what they act on; `module.parameters()` works too.
+    p
+        A number >= 1, `inf`, or `"mse"`.
+    regularizer, constraint
+        Parts of `proxlin.terms`: g and C. The parameters are projected on C at once.
+    total_steps
+        A cosine takes the length of steps to 0 over so many; None keeps it as it is.
+    length, momentum, curvature, window, renewal
+        As in `proxlin.Probed`.
+
+    >>> from torch import nn
+    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    >>> y = x @ torch.tensor([[1.0], [2.0], [3.0]])
+    >>> module = nn.Linear(3, 1)
+    >>> optimizer = Probed(module.named_parameters(), p=1, total_steps=100)
+    >>> for _ in range(100):
+    ...     loss = optimizer.step(lambda: module(x) - y)
+    >>> bool(loss < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        p: Exponent = 1.0,
+        *,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+        total_steps: int | None = None,
+        seed: int = 0,
+        length: float = 0.3,
+        momentum: float = 0.9,
+        curvature: str = "auto",
+        window: int = 300,
+        renewal: int = 5,
+    ) -> None:
+        super().__init__(params, {})
+        parameters = _named(self.param_groups)
+        self._problem = ClosureProblem(parameters, p, regularizer, constraint)
+        # The batches are the caller's; the least size keeps the method from choosing one.
+        self._settings = Settings(
+            batch_size=1, length=length, momentum=momentum, curvature=curvature, window=window,
+            renewal=renewal,
+        )  # fmt: skip
+        self._budget = Budget(
+            None,
+            None if total_steps is None else check_count("Probed(total_steps=...)", total_steps),
+        )
+        self._generator = torch.Generator().manual_seed(check_count("Probed(seed=...)", seed, 0))
+        self._problem.assign(self._problem.penalty.project(self._problem.theta()))
+        self._memory = self._begin()
+
+    def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]
+        """One step on the batch of the closure; returns its mean loss before the step."""
+        if closure is None:
+            raise InvalidInputError(
+                "Probed.step needs a closure that returns the residual rows of a batch; got none."
+                " Write optimizer.step(lambda: module(x) - y)."
+            )
+        problem, state = self._problem, self._memory
+        problem.closure = closure
+        state.theta = problem.theta()  # others may have written into the module
+        try:
+            with torch.no_grad():
+                self._settings.step(problem, state, self._budget)
+        finally:
+            problem.assign(state.theta)
+            problem.release()
+        self._budget.iteration += 1
+        return torch.tensor(problem.batch_loss, dtype=problem.dtype)
+
+    def averaged(self) -> dict[str, Tensor]:
+        """The average of the latest points by name, often a little better than the last one."""
+        average = self._memory.average
+        point = self._memory.theta if average is None else average
+        return {name: part.clone() for name, part in self._problem.layout.split(point).items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next step depends on beside the parameters."""
+        found = super().state_dict()
+        found["probed"] = {"steps": self._budget.iteration, "memory": as_plain(self._memory)}
+        return found
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on as the optimiser that gave this; load the module's parameters too."""
+        if "probed" not in state_dict:
+            raise InvalidInputError(
+                "state_dict must be one of proxlin.optim.Probed; got that of another optimiser."
+            )
+        own = state_dict["probed"]
+        if own["memory"]["theta"].shape != self._memory.theta.shape:
+            raise InvalidInputError(
+                f"state_dict must be of {self._memory.theta.numel()} parameters;"
+                f" got {own['memory']['theta'].numel()}."
+            )
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != "probed"})
+        self._memory = restored(self._begin(), own["memory"])
+        self._budget.iteration = own["steps"]
+
+    def _begin(self) -> ProbedState:
+        return self._settings.init(self._problem, self._problem.theta(), self._generator)
+
+
+def _named(groups: list[dict[str, Any]]) -> dict[str, Tensor]:
+    """The trainable parameters by name; unnamed ones are paired as weights and their biases."""
+    names = [name for group in groups for name in group.get("param_names", [])]
+    tensors = [tensor for group in groups for tensor in group["params"]]
+    if not names:
+        for position, tensor in enumerate(tensors):
+            before = tensors[position - 1] if position else tensor
+            bias = tensor.ndim == 1 and before.ndim > 1 and len(before) == len(tensor)
+            names.append(f"{position - 1}.bias" if bias else f"{position}.weight")
+    found = {n: t for n, t in zip(names, tensors, strict=True) if t.requires_grad}
+    if not found:
+        raise InvalidInputError("params must hold some that require a gradient; got none.")
+    kinds = {(tensor.dtype, tensor.device) for tensor in found.values()}
+    if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
+        raise InvalidInputError(
+            "params must be float32 or float64, all alike on one device; got"
+            f" {', '.join(sorted(f'{dtype} on {device}' for dtype, device in kinds))}."
+        )
+    return found
