@@ -13,6 +13,7 @@ from proxlin.methods.subproblem import ADMM, SADM, InnerADMM, Subgradient, sadm_
 from proxlin.methods.subproblem.convex_model import ConvexModel
 from proxlin.methods.subproblem.metric import Diagonal, Euclidean
 from proxlin.problem import Problem
+from proxlin.problem.loss import Pinball
 from proxlin.run.callbacks import EarlyStopping, ProgressLine, TensorBoard
 from proxlin.run.checkpoint import Checkpoints
 from proxlin.run.minimize import Progress, minimize
@@ -64,6 +65,7 @@ __all__ = [
     "Lasso",
     "LpNorm",
     "NonNegative",
+    "Pinball",
     "Probed",
     "Problem",
     "Progress",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -69,6 +69,10 @@ class RowLoss:
             return (1.0 / length).expand_as(size)
         return max(1.0, p - 1.0) * (size / length).clamp_min(tiny).pow(p - 2.0) / length
 
+    def slope(self, residual: Tensor) -> Tensor:
+        """One sub-gradient of the norm in r, (B, N); 0 at a kink."""
+        return norm_subgradient(residual, p=float(self.p))
+
     def prox(self, v: Tensor, step: float | Tensor) -> Tensor:
         """argmin_u step * ||u||_p + 1/2 ||u - v||_2^2, for each row of v (..., N)."""
         return prox_norm(v, p=float(self.p), step=step)
@@ -124,11 +128,14 @@ class Pinball:
         tau = self.levels(residual)
         return torch.maximum((1.0 - tau) * residual, -tau * residual).sum(-1)
 
+    def slope(self, residual: Tensor) -> Tensor:
+        """One sub-gradient of the loss in r, (B, N); 0 at the kink."""
+        tau = self.levels(residual)
+        return torch.where(residual > 0, 1.0 - tau, torch.where(residual < 0, -tau, 0.0))
+
     def value_and_slope(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each row, (B,), and one sub-gradient of it in r, (B, N); 0 at the kink."""
-        tau = self.levels(residual)
-        slope = torch.where(residual > 0, 1.0 - tau, torch.where(residual < 0, -tau, 0.0))
-        return self(residual), slope
+        return self(residual), self.slope(residual)
 
     def curvature_weights(self, residual: Tensor, least: Tensor) -> Tensor:
         """Half of those of the l1 norm: the loss is |r|/2 + (1/2 - tau) r."""
@@ -156,3 +163,12 @@ def loss_change(loss: RowLoss | Pinball, residual: Tensor, shift: Tensor) -> Ten
     )
     tiny = length <= torch.finfo(shift.dtype).eps ** 0.5 * size
     return torch.where(tiny, (slope * shift).sum(-1), shifted)
+
+
+def check_pinball(loss: Any) -> Pinball:
+    """Return `loss` if it is a `Pinball`."""
+    if not isinstance(loss, Pinball):
+        raise InvalidInputError(
+            f"loss must be such as Pinball(0.9); got {loss!r}. Norms are chosen by p."
+        )
+    return loss

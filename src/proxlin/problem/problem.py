@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Hashable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError
-from proxlin.problem.loss import Exponent, RowLoss, loss_change
+from proxlin.problem.loss import Exponent, Pinball, RowLoss, check_pinball, loss_change
 from proxlin.problem.parallel import Communicator, communicator
 from proxlin.problem.residual import (
     Residual,
@@ -45,6 +45,8 @@ class Problem:
         `np.load(path, mmap_mode="r")`, whose rows are read from the file as they are needed.
     p
         A number >= 1, `inf`, or `"mse"` for the squared Euclidean norm.
+    loss
+        `Pinball(tau)` in the place of the norm, for quantiles.
     residual
         `residual(module, *batch)` returns one row of numbers for each sample. By default
         `module(x) - x` for one tensor and `module(x) - y` for two.
@@ -66,12 +68,13 @@ class Problem:
         data: Any,
         p: Exponent = 1.0,
         *,
+        loss: Pinball | None = None,
         residual: Residual | None = None,
         regularizer: Regularizer | None = None,
         constraint: Constraint | None = None,
         chunk_rows: int | None = None,
     ) -> None:
-        self.loss = RowLoss(p)
+        self.loss: RowLoss | Pinball = RowLoss(p) if loss is None else check_pinball(loss)
         self.module = module
         self.shards: Shards = (
             data if isinstance(data, Shards) else Everywhere(as_rows(data), communicator())
@@ -99,6 +102,7 @@ class Problem:
         data: Any,
         p: Exponent = 1.0,
         *,
+        loss: Pinball | None = None,
         residual: Residual | None = None,
         regularizer: Regularizer | None = None,
         constraint: Constraint | None = None,
@@ -113,6 +117,7 @@ class Problem:
             module,
             own_rows(data, communicator()),
             p,
+            loss=loss,
             residual=residual,
             regularizer=regularizer,
             constraint=constraint,
@@ -120,8 +125,8 @@ class Problem:
         )
 
     @property
-    def p(self) -> Exponent:
-        """The exponent of the norm, or "mse"."""
+    def p(self) -> Exponent | Literal["pinball"]:
+        """The exponent of the norm, "mse" or "pinball"."""
         return self.loss.p
 
     @property

@@ -181,7 +181,7 @@ def _described(problem: Problem, method: Method, held_out: Any, checkpoint: Any)
     rows = "no held-out rows" if held_out is None else "held-out rows"
     rows = f"{held_out} of the rows held out" if isinstance(held_out, float) else rows
     keeps = "no checkpoint" if checkpoint is None else "a checkpoint"
-    parts = (f"p={problem.p!r}", problem.penalty.describe(), repr(method), rows, keeps)
+    parts = (repr(problem.loss), problem.penalty.describe(), repr(method), rows, keeps)
     return f"{', '.join(parts)}, parameters {shapes}"
 
 

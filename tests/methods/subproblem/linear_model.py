@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from proxlin.methods.subproblem.metric import Euclidean, Metric
+from proxlin.problem.loss import RowLoss
 from proxlin.prox import norm
 from proxlin.terms import Penalty
 from proxlin.terms.layout import Layout
@@ -43,6 +44,10 @@ class LinearModel:
     p: float
     penalty: Penalty
     metric: Metric
+
+    @property
+    def loss(self) -> RowLoss:
+        return RowLoss(self.p)
 
     @property
     def n_rows(self) -> int:

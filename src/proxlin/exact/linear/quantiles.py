@@ -20,10 +20,10 @@ def solve_quantiles(
     """Linear quantiles, one `LinearResult` each in the order asked for, that do not cross.
 
     `options` are those of `solve_linear`. The quantile nearest to the median comes first; from
-    there each one is the best that stays on its side of its neighbour on every row of x. Two
-    linear functions that do not cross on the rows do not cross on their convex hull: their
-    difference there is an average of differences >= 0. Each certificate bounds the distance from
-    the best under that condition; quantiles that would not cross anyway are those of
+    there each one is the best that stays on its side of its neighbour on every row that has a
+    weight. Two linear functions that do not cross on the rows do not cross on their convex hull:
+    their difference there is an average of differences >= 0. Each certificate bounds the distance
+    from the best under that condition; quantiles that would not cross anyway are those of
     `solve_linear`. `max_seconds` is for all of them together.
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
@@ -73,7 +73,11 @@ def _beside(
     if neighbour is None:
         return free
     border = x @ neighbour.coef + neighbour.intercept
-    if bool((side * (x @ free.coef + free.intercept - border) >= 0).all()):
+    room = side * (x @ free.coef + free.intercept - border)
+    weights = options.get("sample_weight")
+    if bool(
+        (room >= 0).all() if weights is None else (room[torch.as_tensor(weights) > 0] >= 0).all()
+    ):
         return free
     kept_off: dict[str, Any] = {"at_least": border} if side > 0 else {"at_most": border}
     options = options | {"start": (free.coef, free.intercept)}

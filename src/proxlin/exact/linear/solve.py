@@ -110,9 +110,9 @@ def solve_linear(
     bound = _read_bound(at_least, at_most, row_loss, y, fit_intercept=fit_intercept)
     if bound is not None:
         assert isinstance(scaled_loss, Quantile)
-        values, side = bound
-        offsets = (values[used] - kept[1]) / where.scale / where.row_sizes[:, None]
-        scaled_loss = replace(scaled_loss, bound=offsets, side=side)
+        bound = (bound[0][used], bound[1])
+        offsets = (bound[0] - kept[1]) / where.scale / where.row_sizes[:, None]
+        scaled_loss = replace(scaled_loss, bound=offsets, side=bound[1])
     unit = where.scale.square() if row_loss.p == "mse" else where.scale
     penalty = scaled_penalty(terms, where, unit)
     if start is not None:
@@ -133,7 +133,7 @@ def solve_linear(
     if start is not None:
         points.append(_read_start(start, m, t))
     coef, intercept, objective, rounding = _best_of(
-        points, kept, terms, row_loss, fit_intercept=fit_intercept, bound=bound, rows=x
+        points, kept, terms, row_loss, fit_intercept=fit_intercept, bound=bound
     )
     units = unit[:1] if joint else unit
     base = max(objective, FLOOR * float(units @ best.null))
@@ -173,13 +173,12 @@ def _best_of(
     *,
     fit_intercept: bool,
     bound: tuple[Tensor, int] | None,
-    rows: Tensor,
 ) -> tuple[Tensor, Tensor, float, float]:
     """B, b, objective and its rounding at the best of these points, as a user would compute it.
 
     In scaled units a row far out may hide how bad a point is. Points are moved into C first, and
-    to where all `rows`, also those without a weight, meet the bound; an intercept that is None is
-    that of the model without features.
+    to where the rows meet the bound; an intercept that is None is that of the model without
+    features.
     """
     x, y, weights = data
     candidates = []
@@ -192,7 +191,7 @@ def _best_of(
         else:
             intercept = given
         if bound is not None:
-            intercept = _lifted(rows, moved, intercept, *bound)
+            intercept = _lifted(x, moved, intercept, *bound)
         value, rounding = _objective(data, moved, intercept, loss)
         value += float(terms.value(moved.reshape(-1)))
         candidates.append((moved, intercept, value, rounding))

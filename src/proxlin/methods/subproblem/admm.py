@@ -73,7 +73,7 @@ class ADMM(SplittingRules):
             blocks.residual(),
             -ridge * anchor / weights,
             weights,
-            model.p,
+            model.loss,
             _shifted_prox(model, anchor),
         )
         start = torch.zeros_like(anchor)

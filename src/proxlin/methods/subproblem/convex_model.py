@@ -43,8 +43,9 @@ class ConvexModel:
         self.metric: Metric = metric or Euclidean()
         self.metric.weights(self.anchor)  # refuses weights of another length at once
         self.max_bytes = max_bytes
-        self.p = float(problem.p)
         self._longest = _LONGEST * problem.median_loss(self.anchor)
+        self.loss = problem.loss
+        self.p = problem.p
 
     @property
     def penalty(self) -> Penalty:

@@ -20,6 +20,7 @@ from proxlin.methods.subproblem.normal_equations import (
     product_of_columns,
 )
 from proxlin.methods.subproblem.splitting import SplitProblem, SplittingRules, minimize_split
+from proxlin.problem.loss import Pinball, RowLoss
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class InnerADMM(SplittingRules):
         offset: Tensor,
         centre: Tensor,
         weights: Tensor,
-        p: float,
+        p: float | RowLoss | Pinball,
         *,
         start: Tensor | None = None,
     ) -> InnerResult:
@@ -71,7 +72,8 @@ class InnerADMM(SplittingRules):
         """
         _check_shapes(rows, offset, centre, weights)
         operator, equations = self._equations(rows, offset, centre)
-        split = SplitProblem(operator, equations, offset, centre, weights, check_exponent("p", p))
+        loss = p if isinstance(p, RowLoss | Pinball) else RowLoss(check_exponent("p", p))
+        split = SplitProblem(operator, equations, offset, centre, weights, loss)
         state = minimize_split(split, self, centre if start is None else start)
         return InnerResult(
             x=state.x,

@@ -160,7 +160,7 @@ class SADM:
             multiplier = multiplier * (t / max(t - 1, 1))
         centre = (rho * shift2 - multiplier + gamma * shift1) / weights
         rows = model.linearization(index)
-        inner = self.inner.solve(rows, rows.residual, centre, weights, model.p, start=shift1)
+        inner = self.inner.solve(rows, rows.residual, centre, weights, model.loss, start=shift1)
         theta1 = anchor + inner.x
         theta2 = model.penalty.prox(theta1 + multiplier / rho, 1 / rho)
         return SADMState(

@@ -17,8 +17,8 @@ from torch import Tensor
 from proxlin._checks import check_count, check_interval, check_non_negative, check_positive
 from proxlin.errors import NonFiniteError
 from proxlin.methods.subproblem.normal_equations import NormalEquations, RowOperator
+from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.problem.scales import CLIP, median
-from proxlin.prox import norm_subgradient, prox_norm
 
 Prox = Callable[[Tensor, float], Tensor]  # (v, step) -> argmin_w step G(w) + 1/2 ||w - v||^2
 
@@ -70,7 +70,7 @@ class SplitProblem:
     offset: Tensor  # (R, N) b
     centre: Tensor  # (d,) c
     weights: Tensor  # (d,) or 0-dimensional, m > 0
-    p: float
+    loss: RowLoss | Pinball
     prox: Prox | None = None  # of G; None: no G
 
 
@@ -177,7 +177,7 @@ def minimize_split(
 
 def _begin(split: SplitProblem, rules: SplittingRules, x: Tensor) -> SplitState:
     image = split.rows.apply(x) + split.offset
-    gradient = norm_subgradient(image, p=split.p) / image.shape[0]
+    gradient = split.loss.slope(image) / image.shape[0]
     penalty = rules.penalty or _natural_penalty(image, split.offset, gradient)
     # With a sub-gradient as multiplier the first y is the residual itself, so that a start near
     # the minimiser stays near it.
@@ -221,7 +221,7 @@ def _advance(split: SplitProblem, rules: SplittingRules, state: SplitState) -> N
     """
     rows, whole, x = state.rows, state.whole, state.x
     step = 1 / (rows.penalty * rows.image.shape[0])
-    rows.value = prox_norm(rows.image - rows.dual, p=split.p, step=step)
+    rows.value = split.loss.prox(rows.image - rows.dual, step)
     seen = rows.relaxed(rules.relaxation)
     right = split.weights * (split.centre - x)
     right += rows.penalty * split.rows.adjoint(seen - rows.image + rows.dual)

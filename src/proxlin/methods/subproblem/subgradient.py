@@ -9,7 +9,6 @@ import torch
 from proxlin._checks import check_count, check_interval, check_positive
 from proxlin.methods.subproblem.convex_model import ConvexModel
 from proxlin.methods.subproblem.solver import Deadline, SubproblemResult, time_is_up
-from proxlin.prox import norm_subgradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ class Subgradient:
             rows = model.linearization(model.sample(self.batch_size, generator))
             shift = theta - model.anchor
             predicted = rows.residual + rows.apply(shift)
-            slope = norm_subgradient(predicted, p=model.p) / len(predicted)
+            slope = model.loss.slope(predicted) / len(predicted)
             slope = rows.adjoint(slope) + metric * shift
             target = theta - self.learning_rate * slope + self.momentum * (theta - before)
             before, theta = theta, model.penalty.prox(target, self.learning_rate)

@@ -30,7 +30,7 @@ def owner_of(
         "rows": problem.n_rows,
         "rows held out": held_out,
         "outputs": problem.n_outputs,
-        "p": str(problem.p),
+        "p": repr(problem.loss) if problem.p == "pinball" else str(problem.p),
         "terms": problem.penalty.describe(),
         "method": _ADDRESS.sub("", repr(method)),
         "seed": seed,
