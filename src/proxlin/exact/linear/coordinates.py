@@ -165,9 +165,14 @@ def _sizes(full: Tensor, sample: Tensor, centre: Tensor) -> Tensor:
     """A typical distance from the centre in each column; of constant columns 1."""
     size = (sample - centre).abs().median(0).values
     largest = torch.maximum(full.amax(0) - centre, centre - full.amin(0))
-    # More than half of the entries at the centre, up to rounding: the mean distance of all rows.
+    # More than half of the entries at the centre, up to rounding: the mean distance of all rows,
+    # or where that is all outliers the typical one of those elsewhere.
     for j in (size <= _ROUNDING * largest).nonzero().squeeze(1).tolist():
-        size[j] = (full[:, j] - centre[j]).abs().mean()
+        distance = (full[:, j] - centre[j]).abs()
+        elsewhere = distance[distance > _ROUNDING * centre[j].abs()]
+        size[j] = distance.mean()
+        if len(elsewhere):
+            size[j] = torch.minimum(size[j], elsewhere.median())
     return torch.where(size > 0, size, 1.0)
 
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from proxlin.exact.linear.lagrangian import Lagrangian, Point
-from proxlin.exact.linear.losses import Quantile
+from proxlin.exact.linear.coordinates import Coordinates
+from proxlin.exact.linear.lagrangian import GeneralizedHessian, Lagrangian, Point
+from proxlin.exact.linear.losses import Loss, Quantile
+
+OWNED = 2.0  # times the clipped value from which on outliers own a value
+_EPS = torch.finfo(torch.float64).eps
+_CORRECTIONS = 3  # of a dual point, the rows that leave the ball being put back in between
+
+
+_CLIP = (
+    5.0  # typical targets that the loss of a row counts for at most in what gaps are relative to
+)
 
 
 @dataclass(frozen=True)
@@ -19,24 +31,27 @@ class DualityGap:
     value: Tensor  # (t,) or (1,)
     bound: Tensor  # (t,) or (1,)
     dual: Tensor  # (n, t) the dual point that gives the bound
+    scale: Tensor  # (t,) or (1,) the value with the loss of every row clipped
+    gap: Tensor  # (t,) or (1,) value minus bound, also where outliers drown both
 
 
-def duality_gap(phi: Lagrangian, point: Point, rows: Tensor) -> DualityGap:
+def duality_gap(phi: Lagrangian, point: Point, rows: Tensor, clip: Tensor) -> DualityGap:
     """Value and bound at the minimiser of phi; `rows` is the gradient of the rows there.
+
+    `clip` (n, t) or (n, 1) is what the loss of a row counts for at most in `scale`.
 
     -sum_i w_i loss*(d_i) - <w d, V> - g*(-Z^T w d) bounds the objective from below for every d in
     the dual ball. The sub-gradient D of g at hand has a known conjugate; d is moved along Z until
     Z^T w d = -D, and both are shrunk into the ball, where g* is at most the share of g*(D) since
-    g*(0) = -min g <= 0. What rounding (and, where Z
-    has dependent columns, the proximal term) leaves of Z^T w d + D is charged at twice the largest
-    entry of theta.
+    g*(0) = -min g <= 0. What rounding (and, where Z has dependent columns, the proximal term)
+    leaves of Z^T w d + D is charged at twice the largest entry of theta.
+
+    Where outliers own the value, the digits that say how well the other rows fit are lost in it.
+    There the gap is taken row by row, at a dual point that the outliers' slopes do not leave.
     """
-    where, loss, penalty = phi.where, phi.loss, phi.penalty
-    m = penalty.rows
-    theta, quadratic = point.theta, penalty.quadratic
-    pull = phi.penalty_gradient(theta)
-    value_parts = torch.zeros_like(theta)
-    conjugate = torch.zeros_like(theta)
+    where, loss, penalty, m = phi.where, phi.loss, phi.penalty, phi.penalty.rows
+    theta, quadratic, pull = point.theta, penalty.quadratic, phi.penalty_gradient(point.theta)
+    value_parts, conjugate = torch.zeros_like(theta), torch.zeros_like(theta)
     feasible, residual = theta, point.residual
     own = theta.new_zeros(theta.shape[1] if phi.blocks else 1)
     if m:
@@ -51,10 +66,7 @@ def duality_gap(phi: Lagrangian, point: Point, rows: Tensor) -> DualityGap:
             residual = where.design @ feasible - where.target
             value_parts[:m] = 0.5 * quadratic * c.square()
     if isinstance(loss, Quantile) and loss.bound is not None:
-        # Any point can be lifted to where its rows meet their bounds: the intercept is free.
-        lift = loss.shift(residual, where.row_sizes)
-        feasible = feasible + where.constant()[:, None] * lift
-        residual = residual + lift / where.row_sizes[:, None]
+        feasible, residual = _lifted(where, loss, feasible, residual)
     weights = where.weights[:, None]
     missing = where.design.T @ (weights * rows) + pull
     dual = rows - where.damping[:, None] * (where.design @ where.solve(missing))
@@ -73,7 +85,77 @@ def duality_gap(phi: Lagrangian, point: Point, rows: Tensor) -> DualityGap:
         other, other_dual = _ridge_bound(phi, rows, reach)
         shrunk = torch.where(other > bound, other_dual, shrunk)
         bound = torch.maximum(bound, other)
-    return DualityGap(feasible, value + phi.per_block(value_parts) + known, bound, shrunk)
+    scale = where.weights @ torch.minimum(loss.rows(residual), clip)
+    scale = scale if phi.blocks else scale.sum().reshape(1)
+    terms = phi.per_block(value_parts) + known
+    value, scale = value + terms, scale + terms
+    gap = value - bound
+    owned = value > OWNED * scale
+    if bool(owned.any()):
+        rounding = _EPS * (64 + len(rows) ** 0.5) * value  # of a sum that is all outliers
+        gap = torch.where(owned, gap.clamp(min=0.0) + rounding, gap)
+        costs = _Costs(feasible, residual, pull, value_parts + conjugate, reach)
+        by_rows = _gap_by_rows(phi, point, rows, costs)
+        if by_rows is not None:
+            gap = torch.minimum(gap, by_rows)
+    return DualityGap(feasible, value, bound, shrunk, scale, gap)
+
+
+def _lifted(
+    where: Coordinates, loss: Quantile, theta: Tensor, residual: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The point where all rows meet their bounds, by its intercept, which is free; residuals."""
+    lift = loss.shift(residual, where.row_sizes)
+    theta = theta + where.constant()[:, None] * lift
+    return theta, residual + lift / where.row_sizes[:, None]
+
+
+class _Costs(NamedTuple):
+    """What the gap of a point is made of besides the rows."""
+
+    feasible: Tensor  # (k, t) the point
+    residual: Tensor  # (n, t) there
+    pull: Tensor  # (k, t) a sub-gradient of g
+    penalties: Tensor  # (k, t) g and its conjugate at that sub-gradient
+    reach: Tensor  # (t,) largest entry that theta is taken to have
+
+
+def _gap_by_rows(phi: Lagrangian, point: Point, rows: Tensor, costs: _Costs) -> Tensor | None:
+    """sum_i w_i (loss(r_i) + loss*(d_i) - <d_i, r_i>) + g + g* - <s, theta>, s = -Z^T w d.
+
+    d is moved until s = D as Newton's step would move it: rows far from their kink stay at the
+    slope of their residual, where they add nothing. None if the other rows do not span Z.
+    """
+    where, loss = phi.where, phi.loss
+    hessian = GeneralizedHessian(phi, point.theta, phi.rows_gradient(point.residual)[0], rows)
+    hessian.penalty_hessian = None
+    factor = hessian.factor()
+    if factor is None:
+        return None
+    weights, dual = where.weights[:, None], rows
+    for _ in range(_CORRECTIONS):
+        missing = where.design.T @ (weights * dual) + costs.pull
+        flat = missing.T.reshape(len(factor), -1, 1)
+        step = torch.cholesky_solve(flat, factor).reshape(missing.T.shape).T
+        dual = loss.into_ball(dual - hessian.bend(where.design @ step))
+    s = -where.design.T @ (weights * dual)
+    left = (s - costs.pull).abs() * (2.0 * costs.reach)
+    gaps = phi.per_block(weights * loss.row_gaps(costs.residual, dual))
+    return (gaps + phi.per_block(costs.penalties + left - s * costs.feasible)).clamp(min=0.0)
+
+
+def clip_levels(where: Coordinates, loss: Loss) -> Tensor:
+    """(n, t) or (n, 1) what the loss of a row counts for at most, in its own units.
+
+    Half of the rows cannot move the typical target; squares are the user's choice and not clipped.
+    """
+    losses = loss.rows(-where.target) * where.row_sizes[:, None]
+    levels = []
+    for column in losses.T:
+        nonzero = column[column > 0]
+        typical = float(nonzero.median()) if len(nonzero) and not loss.smooth else math.inf
+        levels.append(_CLIP * typical)
+    return losses.new_tensor(levels) / where.row_sizes[:, None]
 
 
 def _ridge_bound(phi: Lagrangian, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:

@@ -167,13 +167,28 @@ class GeneralizedHessian:
                 full[flat[:, None], flat] += self.penalty_hessian.matrix
         return full
 
-    def product(self, direction: Tensor) -> Tensor:
-        """H times a direction (k, t)."""
-        where = self.phi.where
-        change = where.design @ direction
+    def factor(self) -> Tensor | None:
+        """The Cholesky factors of H, block by block; None if it is singular or too large."""
+        blocks = self.phi.blocks
+        if self.k * (1 if blocks else self.t) > _LARGEST:
+            return None
+        hessian = self.blocks() if blocks else self.matrix()[None]
+        diagonal = hessian.diagonal(dim1=1, dim2=2)
+        diagonal.add_(diagonal.clone() * 1e-15)
+        factor, bad = torch.linalg.cholesky_ex(hessian)
+        return None if bool(bad.any()) else factor
+
+    def bend(self, change: Tensor) -> Tensor:
+        """(diag(a) - b b^T) times a change of the residuals (n, t), row by row."""
         bent = self.a * change
         if self.b is not None:
             bent -= self.b * (self.b * change).sum(1, keepdim=True)
+        return bent
+
+    def product(self, direction: Tensor) -> Tensor:
+        """H times a direction (k, t)."""
+        where = self.phi.where
+        bent = self.bend(where.design @ direction)
         product = where.design.T @ (bent * where.weights[:, None])
         if self.penalty_hessian is not None:
             m = len(self.penalty_hessian.diagonal)

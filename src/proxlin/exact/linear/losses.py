@@ -16,6 +16,8 @@ from torch import Tensor
 from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.prox import dual_exponent, norm, project_ball
 
+_ON_SPHERE = 1e-14  # a dual vector as short of length 1 as that is on the sphere but for rounding
+
 
 class Loss(Protocol):
     """sum_i w_i loss(r_i) for rows r (n, t)."""
@@ -28,8 +30,20 @@ class Loss(Protocol):
     def separable(self) -> bool:
         """Whether the loss is a sum over the targets."""
 
+    def rows(self, r: Tensor) -> Tensor:
+        """The loss of each row: (n, t), target by target, if separable, else (n, 1)."""
+
     def value(self, r: Tensor, weights: Tensor) -> Tensor:
         """(t,) sums over rows if separable, else (1,)."""
+
+    def row_gaps(self, r: Tensor, dual: Tensor) -> Tensor:
+        """loss(r_i) + loss*(d_i) - <d_i, r_i> >= 0, as `rows`; d feasible, r of any size.
+
+        Taken row by row, so that large residuals do not drown the digits of the others.
+        """
+
+    def into_ball(self, dual: Tensor) -> Tensor:
+        """The nearest dual point of each row that is feasible."""
 
     def gradient(self, v: Tensor, rho: float) -> Tensor:
         """The gradient of the envelope at each row of v (n, t)."""
@@ -64,9 +78,21 @@ class Absolute:
     smooth = False
     separable = True
 
+    def rows(self, r: Tensor) -> Tensor:
+        """|r|."""
+        return r.abs()
+
     def value(self, r: Tensor, weights: Tensor) -> Tensor:
         """sum_i w_i |r_ij| for each target j."""
         return weights @ r.abs()
+
+    def row_gaps(self, r: Tensor, dual: Tensor) -> Tensor:
+        """|r| (1 - d sign(r)): exactly 0 where d = sign(r)."""
+        return r.abs() * (1.0 - dual * r.sign())
+
+    def into_ball(self, dual: Tensor) -> Tensor:
+        """Clip to [-1, 1]."""
+        return dual.clamp(-1.0, 1.0)
 
     def gradient(self, v: Tensor, rho: float) -> Tensor:
         """Clip rho v to [-1, 1]."""
@@ -99,9 +125,26 @@ class Quantile:
     smooth = False
     separable = True
 
+    def rows(self, r: Tensor) -> Tensor:
+        """(1 - tau) r+ + tau r-; bounds are not looked at."""
+        return torch.maximum((1.0 - self.tau) * r, -self.tau * r)
+
     def value(self, r: Tensor, weights: Tensor) -> Tensor:
-        """The weighted sum for each target; bounds are not looked at."""
-        return weights @ torch.maximum((1.0 - self.tau) * r, -self.tau * r)
+        """The weighted sum for each target."""
+        return weights @ self.rows(r)
+
+    def row_gaps(self, r: Tensor, dual: Tensor) -> Tensor:
+        """|r| times how far d is from the slope at r, and what the bound adds."""
+        slope = torch.where(r > 0, 1.0 - self.tau, -self.tau)
+        gaps = r * (slope - dual)
+        return gaps if self.bound is None else gaps + self._conjugates(dual)
+
+    def into_ball(self, dual: Tensor) -> Tensor:
+        """Clip to [-tau, 1 - tau], on the side of a bound not at all."""
+        low, high = -self.tau, 1.0 - self.tau
+        if self.bound is None:
+            return torch.minimum(torch.maximum(dual, low), high)
+        return torch.minimum(dual, high) if self.side > 0 else torch.maximum(dual, low)
 
     def gradient(self, v: Tensor, rho: float) -> Tensor:
         """Clip rho v to [-tau, 1 - tau], beyond which only the bound pulls."""
@@ -126,12 +169,14 @@ class Quantile:
         """0 in [-tau, 1 - tau] without a bound; else sup_r dual r - loss(r) up to the bound."""
         if self.bound is None:
             return dual.new_zeros(dual.shape[1])
+        return weights @ self._conjugates(dual)
+
+    def _conjugates(self, dual: Tensor) -> Tensor:
+        assert self.bound is not None
         c, above, below = self.bound, dual - (1.0 - self.tau), dual + self.tau
         if self.side > 0:
-            value = torch.where(c > 0, above * c, below.clamp(max=0.0) * c)
-        else:
-            value = torch.where(c < 0, below * c, above.clamp(min=0.0) * c)
-        return weights @ value
+            return torch.where(c > 0, above * c, below.clamp(max=0.0) * c)
+        return torch.where(c < 0, below * c, above.clamp(min=0.0) * c)
 
     def shift(self, r: Tensor, sizes: Tensor) -> Tensor:
         """(t,) what must be added to every row, r in units of `sizes` (n,), to meet the bound."""
@@ -148,6 +193,24 @@ class Norm:
     p: float
     smooth = False
     separable = False
+
+    def rows(self, r: Tensor) -> Tensor:
+        """||r_i||_p."""
+        return norm(r, p=self.p).unsqueeze(1)
+
+    def row_gaps(self, r: Tensor, dual: Tensor) -> Tensor:
+        """||r|| - <d, r>; for p = 2 and d on the sphere ||r|| |d - r/||r|||^2 / 2."""
+        size = self.rows(r)
+        if self.p != 2:
+            return (size - (dual * r).sum(1, keepdim=True)).clamp(min=0.0)
+        unit = r / torch.where(size > 0, size, 1.0)
+        inside = 1.0 - norm(dual, p=2.0).unsqueeze(1)
+        inside = torch.where(inside < _ON_SPHERE, 0.0, inside * (2.0 - inside))
+        return size * 0.5 * ((dual - unit).square().sum(1, keepdim=True) + inside)
+
+    def into_ball(self, dual: Tensor) -> Tensor:
+        """The projection on the dual ball."""
+        return project_ball(dual, p=dual_exponent(self.p), radius=1.0)
 
     def value(self, r: Tensor, weights: Tensor) -> Tensor:
         """sum_i w_i ||r_i||_p."""
@@ -197,6 +260,18 @@ class Squared:
 
     smooth = True
     separable = True
+
+    def rows(self, r: Tensor) -> Tensor:
+        """r^2."""
+        return r.square()
+
+    def row_gaps(self, r: Tensor, dual: Tensor) -> Tensor:
+        """(r - d/2)^2."""
+        return (r - 0.5 * dual).square()
+
+    def into_ball(self, dual: Tensor) -> Tensor:
+        """Every dual point is feasible."""
+        return dual
 
     def value(self, r: Tensor, weights: Tensor) -> Tensor:
         """sum_i w_i r_ij^2 for each target j."""

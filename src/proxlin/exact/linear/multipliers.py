@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proxlin.exact.linear.coordinates import Coordinates
-from proxlin.exact.linear.duality_gap import DualityGap, duality_gap
+from proxlin.exact.linear.duality_gap import OWNED, DualityGap, clip_levels, duality_gap
 from proxlin.exact.linear.lagrangian import Lagrangian, Point
 from proxlin.exact.linear.losses import Loss
 from proxlin.exact.linear.penalties import ScaledPenalty
@@ -22,7 +22,7 @@ from proxlin.run.result import Certificate
 
 _LOG = logging.getLogger("proxlin")
 
-OBJECTIVE = "the objective"  # what gaps are relative to
+OBJECTIVE = "the objective, rows clipped at 5 typical targets"  # what gaps are relative to
 FLOOR = 1e-4  # share of the null model's loss below which a fit counts as exact
 # Newton steps that one rho took at most, and by how much rho may grow then.
 _GROWTH = ((6, 5.0), (10, 2.5), (18, 1.0), (math.inf, 0.3))
@@ -40,21 +40,46 @@ class Incumbent:
     theta: Tensor  # (k, t)
     value: Tensor  # (t,) or (1,)
     bound: Tensor  # (t,) or (1,); 0 bounds every objective from below
-    null: Tensor  # (t,) or (1,) loss of the null model
+    null: Tensor  # (t,) or (1,) loss of the null model, rows clipped
     dual: Tensor  # (n, t) the dual point of the bound
+    scale: Tensor  # (t,) or (1,) value with the rows clipped
+    pair_gap: Tensor  # (t,) or (1,) smallest gap of one point
+    pair_theta: Tensor  # (k, t) that point
 
     def update(self, new: DualityGap) -> None:
         """Keep what is better."""
+        self.pair_theta = torch.where(new.gap < self.pair_gap, new.theta, self.pair_theta)
+        self.pair_gap = torch.minimum(new.gap, self.pair_gap)
         self.theta = torch.where(new.value < self.value, new.theta, self.theta)
+        self.scale = torch.where(new.value < self.value, new.scale, self.scale)
         self.value = torch.minimum(self.value, new.value)
         self.dual = torch.where(new.bound > self.bound, new.dual, self.dual)
         self.bound = torch.maximum(self.bound, new.bound)
 
     @property
+    def owned(self) -> Tensor:
+        """Whether outliers own the value, so that gaps are measured point by point."""
+        return self.value > OWNED * self.scale
+
+    @property
+    def answer(self) -> Tensor:
+        """(k, t) the point whose gap is known."""
+        return torch.where(self.owned, self.pair_theta, self.theta)
+
+    @property
+    def gaps(self) -> Tensor:
+        """(t,) or (1,) what the objective at the answer can still fall by."""
+        return torch.where(self.owned, self.pair_gap, self.value - self.bound)
+
+    @property
+    def base(self) -> Tensor:
+        """(t,) or (1,) what gaps are relative to: the value that no outlier owns."""
+        return torch.maximum(self.scale, FLOOR * self.null).clamp(min=1e-300)
+
+    @property
     def gap(self) -> float:
         """The largest relative gap of a target."""
-        base = torch.maximum(self.value, FLOOR * self.null).clamp(min=1e-300)
-        return float(((self.value - self.bound) / base).max())
+        return float((self.gaps / self.base).max())
 
 
 class Multipliers:
@@ -76,19 +101,27 @@ class Multipliers:
             start, residual, torch.zeros_like(residual), torch.zeros_like(penalty.quadratic)
         )
         # A start that fits the rows exactly says nothing about the size of the residuals to come.
-        rho = 1.0 / max(_typical(residual), _NEAREST * _typical(where.target))
+        rho = 1.0 / max(typical_size(residual), _NEAREST * typical_size(where.target))
         hold = _HOLD * rho if penalty.rows else 0.0
         self.phi = Lagrangian(
             where, loss, penalty, rho, self.point.dual, self.point.penalty_dual, hold, start
         )
         self.steepest = _STEEPEST * rho
-        constant = loss.value(-where.target, where.weights)
+        self.clip = clip_levels(where, loss)
+        constant = where.weights @ torch.minimum(loss.rows(-where.target), self.clip)
         self.unit = unit
         if not self.phi.blocks:
             constant, self.unit = constant.sum().reshape(1), unit[:1]
         infinite = torch.full_like(constant, math.inf)
         self.best = Incumbent(
-            start, infinite, torch.zeros_like(constant), constant, self.point.dual
+            start,
+            infinite,
+            torch.zeros_like(constant),
+            constant,
+            self.point.dual,
+            infinite,
+            infinite,
+            start,
         )
         self.smallest, self.waited, self.inner_tol = math.inf, 0, 1e-3
 
@@ -109,7 +142,7 @@ class Multipliers:
         # Before the residual is computed afresh: its rounding, times rho, would be in the dual.
         point.dual = phi.rows_gradient(point.residual)[1]
         point.residual = phi.where.design @ point.theta - phi.where.target
-        best.update(duality_gap(phi, point, point.dual))
+        best.update(duality_gap(phi, point, point.dual, self.clip))
         gap = best.gap
         stopped = self._report(loop)
         _LOG.debug("rho %.2e steps %d gradient %.1e gap %.2e", phi.rho, steps, missing, gap)
@@ -150,16 +183,16 @@ class Multipliers:
         best, where = self.best, self.phi.where
         return loop.report(
             float((self.unit * best.value).sum()),
-            lambda: torch.cat([part.reshape(-1) for part in where.unscale(best.theta)]),
+            lambda: torch.cat([part.reshape(-1) for part in where.unscale(best.answer)]),
             certificate=Certificate("duality gap", best.gap, OBJECTIVE, len(where.weights)),
             details={"gap": best.gap, "rho": self.phi.rho},
         )
 
 
-def _typical(residual: Tensor) -> float:
-    """The median size of the rows, or their mean if most are zero, or 1."""
+def typical_size(residual: Tensor) -> float:
+    """The median size of the rows, of those that are not zero if most are, or 1."""
     sizes = norm(residual, p=2.0)
     typical = float(sizes.median())
-    if typical <= 1e-12 * float(sizes.max()):
-        typical = float(sizes.mean())
+    if typical == 0 and bool((sizes > 0).any()):
+        typical = float(sizes[sizes > 0].median())
     return typical if typical > 0 else 1.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from proxlin.exact.linear.coordinates import Coordinates
-from proxlin.exact.linear.duality_gap import DualityGap
+from proxlin.exact.linear.duality_gap import DualityGap, clip_levels
 from proxlin.exact.linear.losses import Loss, Quantile
 from proxlin.exact.linear.multipliers import Multipliers
 from proxlin.exact.linear.penalties import ScaledPenalty
@@ -82,7 +83,11 @@ def null_model_gap(
     conjugate = loss.conjugate(dual, where.weights)
     if not blocks:
         value, bound, conjugate = (part.sum().reshape(1) for part in (value, bound, conjugate))
-    return DualityGap(theta, value, bound - conjugate, dual)
+    bound = bound - conjugate
+    losses = torch.minimum(loss.rows(where.design @ theta - where.target), clip_levels(where, loss))
+    scale = where.weights @ losses
+    scale = scale if blocks else scale.sum().reshape(1)
+    return DualityGap(theta, value, bound, dual, scale, value - bound)
 
 
 def weighted_center(rows: Tensor, weights: Tensor, loss: RowLoss | Pinball) -> Tensor:
