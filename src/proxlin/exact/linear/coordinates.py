@@ -169,7 +169,7 @@ def _sizes(full: Tensor, sample: Tensor, centre: Tensor) -> Tensor:
     # or where that is all outliers the typical one of those elsewhere.
     for j in (size <= _ROUNDING * largest).nonzero().squeeze(1).tolist():
         distance = (full[:, j] - centre[j]).abs()
-        elsewhere = distance[distance > _ROUNDING * centre[j].abs()]
+        elsewhere = distance[distance > _ROUNDING * largest[j]]
         size[j] = distance.mean()
         if len(elsewhere):
             size[j] = torch.minimum(size[j], elsewhere.median())

@@ -15,6 +15,7 @@ from proxlin.exact.linear.losses import Loss, Quantile
 
 OWNED = 2.0  # times the clipped value from which on outliers own a value
 _EPS = torch.finfo(torch.float64).eps
+_BALANCED = 1e-9  # of the largest sum that slopes can have: what a corrected dual point may miss
 _CORRECTIONS = 3  # of a dual point, the rows that leave the ball being put back in between
 
 
@@ -33,6 +34,7 @@ class DualityGap:
     dual: Tensor  # (n, t) the dual point that gives the bound
     scale: Tensor  # (t,) or (1,) the value with the loss of every row clipped
     gap: Tensor  # (t,) or (1,) value minus bound, also where outliers drown both
+    gap_dual: Tensor  # (n, t) the dual point that gives the gap
 
 
 def duality_gap(phi: Lagrangian, point: Point, rows: Tensor, clip: Tensor) -> DualityGap:
@@ -68,37 +70,43 @@ def duality_gap(phi: Lagrangian, point: Point, rows: Tensor, clip: Tensor) -> Du
     if isinstance(loss, Quantile) and loss.bound is not None:
         feasible, residual = _lifted(where, loss, feasible, residual)
     weights = where.weights[:, None]
-    missing = where.design.T @ (weights * rows) + pull
-    dual = rows - where.damping[:, None] * (where.design @ where.solve(missing))
-    reach = torch.maximum(theta.abs(), phi.anchor.abs())
-    reach = reach.amax(0) if len(theta) else reach.sum(0)
+    correction = where.solve(where.design.T @ (weights * rows) + pull)
+    dual = rows - where.damping[:, None] * (where.design @ correction)
+    reach = _reach(phi, theta)
     left = (where.design.T @ (weights * dual) + pull).abs() * (2.0 * reach)
-    value, known, excess = loss.value(residual, where.weights), own, loss.excess(dual)
+    value, excess = loss.value(residual, where.weights), loss.excess(dual)
     if not phi.blocks:
         value, excess = value.sum().reshape(1), excess.max().reshape(1)
     shrunk = dual / excess
     conjugates = loss.conjugate(shrunk, where.weights)
     conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
     bound = -phi.per_block(weights * shrunk * where.target) - conjugates
-    bound = bound - (phi.per_block(conjugate + left) - known) / excess
+    bound = bound - (phi.per_block(conjugate + left) - own) / excess
     if m and penalty.rest is None and bool((quadratic > 0).all()):
         other, other_dual = _ridge_bound(phi, rows, reach)
         shrunk = torch.where(other > bound, other_dual, shrunk)
         bound = torch.maximum(bound, other)
-    scale = where.weights @ torch.minimum(loss.rows(residual), clip)
-    scale = scale if phi.blocks else scale.sum().reshape(1)
-    terms = phi.per_block(value_parts) + known
+    scale = phi.per_block(weights * torch.minimum(loss.rows(residual), clip))
+    terms = phi.per_block(value_parts) + own
     value, scale = value + terms, scale + terms
     gap = value - bound
     owned = value > OWNED * scale
+    gap_dual = shrunk
     if bool(owned.any()):
         rounding = _EPS * (64 + len(rows) ** 0.5) * value  # of a sum that is all outliers
         gap = torch.where(owned, gap.clamp(min=0.0) + rounding, gap)
         costs = _Costs(feasible, residual, pull, value_parts + conjugate, reach)
         by_rows = _gap_by_rows(phi, point, rows, costs)
         if by_rows is not None:
-            gap = torch.minimum(gap, by_rows)
-    return DualityGap(feasible, value, bound, shrunk, scale, gap)
+            gap_dual = torch.where(by_rows[0] < gap, by_rows[1], shrunk)
+            gap = torch.minimum(gap, by_rows[0])
+    return DualityGap(feasible, value, bound, shrunk, scale, gap, gap_dual)
+
+
+def _reach(phi: Lagrangian, theta: Tensor) -> Tensor:
+    """(t,) the largest entry that theta has here or had when the multipliers were moved last."""
+    reach = torch.maximum(theta.abs(), phi.anchor.abs())
+    return reach.amax(0) if len(theta) else reach.sum(0)
 
 
 def _lifted(
@@ -120,7 +128,9 @@ class _Costs(NamedTuple):
     reach: Tensor  # (t,) largest entry that theta is taken to have
 
 
-def _gap_by_rows(phi: Lagrangian, point: Point, rows: Tensor, costs: _Costs) -> Tensor | None:
+def _gap_by_rows(
+    phi: Lagrangian, point: Point, rows: Tensor, costs: _Costs
+) -> tuple[Tensor, Tensor] | None:
     """sum_i w_i (loss(r_i) + loss*(d_i) - <d_i, r_i>) + g + g* - <s, theta>, s = -Z^T w d.
 
     d is moved until s = D as Newton's step would move it: rows far from their kink stay at the
@@ -139,9 +149,14 @@ def _gap_by_rows(phi: Lagrangian, point: Point, rows: Tensor, costs: _Costs) -> 
         step = torch.cholesky_solve(flat, factor).reshape(missing.T.shape).T
         dual = loss.into_ball(dual - hessian.bend(where.design @ step))
     s = -where.design.T @ (weights * dual)
-    left = (s - costs.pull).abs() * (2.0 * costs.reach)
+    left = (s - costs.pull).abs()
+    balanced = bool((left <= _BALANCED * (where.design.abs().T @ weights)).all())
+    if not balanced:  # the charge for what is left may only ever pay for rounding
+        return None
+    left = left * (2.0 * costs.reach)
     gaps = phi.per_block(weights * loss.row_gaps(costs.residual, dual))
-    return (gaps + phi.per_block(costs.penalties + left - s * costs.feasible)).clamp(min=0.0)
+    gaps = gaps + phi.per_block(costs.penalties + left - s * costs.feasible)
+    return gaps.clamp(min=0.0), dual
 
 
 def clip_levels(where: Coordinates, loss: Loss) -> Tensor:

@@ -98,15 +98,20 @@ class GeneralizedHessian:
             )
 
     def solve(self, gradient: Tensor, accuracy: float) -> Tensor:
-        """(H + small I)^-1 gradient; the small part, and what CG leaves, fade with `accuracy`."""
+        """(H + small I)^-1 gradient; the small part, and what CG leaves, fade with `accuracy`.
+
+        Targets that are problems of their own and have no gradient are left out.
+        """
         blocks = self.phi.blocks
         unknowns = self.k * (1 if blocks else self.t)
         if unknowns > (_LARGEST if blocks else min(_COUPLED, _LARGEST)):
             direction, solved = self._conjugate_gradients(gradient, accuracy)
             if solved or unknowns > _LARGEST:
                 return direction
-        hessian = self.blocks() if blocks else self.matrix()[None]
-        flat = gradient.T.reshape(len(hessian), -1, 1)
+        moving = gradient.abs().amax(0).nonzero().squeeze(1) if blocks else None
+        hessian = self.matrix()[None] if moving is None else self.blocks(moving)
+        kept = gradient if moving is None else gradient[:, moving]
+        flat = kept.T.reshape(len(hessian), -1, 1)
         diagonal = hessian.diagonal(dim1=1, dim2=2)
         diagonal.add_(self.phi.hold)
         # Relative to each unknown: a steep penalty must not freeze the others.
@@ -118,27 +123,31 @@ class GeneralizedHessian:
             if not bool(bad.any()):
                 break
             shift = shift * 100.0
-        return torch.cholesky_solve(flat, factor).reshape(self.t, self.k).T
+        solution = torch.cholesky_solve(flat, factor).reshape(-1, self.k).T
+        if moving is None:
+            return solution.T.reshape(self.t, self.k).T
+        return torch.zeros_like(gradient).index_copy_(1, moving, solution)
 
-    def blocks(self) -> Tensor:
-        """(t, k, k): the part that does not couple the targets."""
+    def blocks(self, targets: Tensor | None = None) -> Tensor:
+        """(t, k, k): the part that does not couple the targets, of some of them or all.
+
+        Target by target: the rows with curvature are few and others for each.
+        """
         design, weights = self.phi.where.design, self.phi.where.weights
-        active = (self.a.squeeze(1) if self.t == 1 else self.a.amax(1)) > 0
-        index = active.nonzero().squeeze(1)
-        dense = len(index) >= _SPARSE * len(active)
-        blocks = design.new_zeros(self.t, self.k, self.k)
-        for part in chunks(len(active) if dense else len(index), 2 * self.k * self.t):
-            here = part if dense else index[part]
-            root = (self.a[here] * weights[here, None]).sqrt_()
-            if self.t == 1:
-                z = design[here] * root
-                blocks[0].addmm_(z.T, z)
-            else:
-                spread = root.T[:, :, None] * design[here]
-                blocks.baddbmm_(spread.transpose(1, 2), spread)
+        chosen = list(range(self.t)) if targets is None else targets.tolist()
+        blocks = design.new_zeros(len(chosen), self.k, self.k)
+        for block, j in zip(blocks, chosen, strict=True):
+            curved = self.a[:, j] * weights
+            index = curved.nonzero().squeeze(1)
+            dense = len(index) >= _SPARSE * len(curved)
+            for part in chunks(len(curved) if dense else len(index), 2 * self.k):
+                here = part if dense else index[part]
+                z = design[here] * curved[here].sqrt()[:, None]
+                block.addmm_(z.T, z)
         if self.penalty_hessian is not None:
             m = len(self.penalty_hessian.diagonal)
-            blocks.diagonal(dim1=1, dim2=2)[:, :m] += self.penalty_hessian.diagonal.T
+            added = self.penalty_hessian.diagonal[:, chosen].T
+            blocks.diagonal(dim1=1, dim2=2)[:, :m] += added
         return blocks
 
     def matrix(self) -> Tensor:

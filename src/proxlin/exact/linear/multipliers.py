@@ -30,6 +30,7 @@ _STEEPEST = 1e12  # largest rho over the first one
 _NEAREST = 1e-2  # first 1/rho, at least, over the typical target
 _HOLD = 1.0  # first weight of the proximal term over rho; it falls as rho rises
 _PATIENCE = 15  # outer steps without a smaller gap
+_ZERO = 1e-12  # of a typical target: a residual that is rounding
 _INNER = 30  # Newton steps for one rho
 
 
@@ -45,10 +46,12 @@ class Incumbent:
     scale: Tensor  # (t,) or (1,) value with the rows clipped
     pair_gap: Tensor  # (t,) or (1,) smallest gap of one point
     pair_theta: Tensor  # (k, t) that point
+    pair_dual: Tensor  # (n, t) and the dual point that gives its gap
 
     def update(self, new: DualityGap) -> None:
         """Keep what is better."""
         self.pair_theta = torch.where(new.gap < self.pair_gap, new.theta, self.pair_theta)
+        self.pair_dual = torch.where(new.gap < self.pair_gap, new.gap_dual, self.pair_dual)
         self.pair_gap = torch.minimum(new.gap, self.pair_gap)
         self.theta = torch.where(new.value < self.value, new.theta, self.theta)
         self.scale = torch.where(new.value < self.value, new.scale, self.scale)
@@ -122,6 +125,7 @@ class Multipliers:
             infinite,
             infinite,
             start,
+            self.point.dual,
         )
         self.smallest, self.waited, self.inner_tol = math.inf, 0, 1e-3
 
@@ -136,7 +140,12 @@ class Multipliers:
         phi, point, best, budget = self.phi, self.point, self.best, loop.budget
         left = _INNER if budget.max_iter is None else budget.max_iter - budget.iteration
         steps, missing = descend(
-            phi, point, tol=self.inner_tol, max_steps=min(_INNER, left), budget=budget
+            phi,
+            point,
+            tol=self.inner_tol,
+            max_steps=min(_INNER, left),
+            budget=budget,
+            solved=best.gaps / best.base <= self.tol,
         )
         budget.iteration += steps
         # Before the residual is computed afresh: its rounding, times rho, would be in the dual.
@@ -190,9 +199,9 @@ class Multipliers:
 
 
 def typical_size(residual: Tensor) -> float:
-    """The median size of the rows, of those that are not zero if most are, or 1."""
+    """The median size of the rows in scaled units, of those that are not zero if most are, or 1."""
     sizes = norm(residual, p=2.0)
     typical = float(sizes.median())
-    if typical == 0 and bool((sizes > 0).any()):
-        typical = float(sizes[sizes > 0].median())
+    if typical <= _ZERO and bool((sizes > _ZERO).any()):
+        typical = float(sizes[sizes > _ZERO].median())
     return typical if typical > 0 else 1.0

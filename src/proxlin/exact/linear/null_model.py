@@ -41,7 +41,8 @@ def null_model_gap(
     if rest is None or len(where.size) == 0 or bounded:
         return None
     weights = where.weights[:, None]
-    features = where.design[:, : penalty.rows]
+    charged = penalty.rows
+    features = where.design[:, :charged]
     blocks = loss.separable and rest.separable
     # The medians are at 0 in these coordinates; so steep an envelope has the slopes of the norm.
     largest = float(where.target.abs().max())
@@ -76,7 +77,8 @@ def null_model_gap(
         )
         solver.run(Loop(Budget(left, _STEPS)))
         best = solver.best
-        theta[-1:], dual, value = best.theta, best.dual, best.value
+        theta[-1:], value = best.answer, best.value
+        dual = torch.where(best.owned, best.pair_dual, best.dual)
     shrink = rest.excess(-features.T @ (weights * dual)).clamp(min=1.0)
     dual = dual / shrink
     bound = -(weights * dual * where.target).sum(0)
@@ -84,10 +86,15 @@ def null_model_gap(
     if not blocks:
         value, bound, conjugate = (part.sum().reshape(1) for part in (value, bound, conjugate))
     bound = bound - conjugate
-    losses = torch.minimum(loss.rows(where.design @ theta - where.target), clip_levels(where, loss))
-    scale = where.weights @ losses
-    scale = scale if blocks else scale.sum().reshape(1)
-    return DualityGap(theta, value, bound, dual, scale, value - bound)
+    residual = where.design @ theta - where.target
+    clipped = torch.minimum(loss.rows(residual), clip_levels(where, loss))
+    # Row by row, and what the slopes leave for the intercept: also where outliers own the value.
+    gap = (weights * loss.row_gaps(residual, dual)).sum(0)
+    charge = (where.design[:, charged:].T @ (weights * dual) * theta[charged:]).abs().sum(0)
+    scale = where.weights @ clipped
+    if not blocks:
+        gap, charge, scale = (part.sum().reshape(1) for part in (gap, charge, scale))
+    return DualityGap(theta, value, bound, dual, scale, gap + charge, dual)
 
 
 def weighted_center(rows: Tensor, weights: Tensor, loss: RowLoss | Pinball) -> Tensor:

@@ -16,17 +16,28 @@ _ROUNDING = 1e-11  # gradients below this that no longer fall are rounding
 
 
 def descend(
-    phi: Lagrangian, point: Point, *, tol: float, max_steps: int, budget: Budget
+    phi: Lagrangian,
+    point: Point,
+    *,
+    tol: float,
+    max_steps: int,
+    budget: Budget,
+    solved: Tensor | None = None,
 ) -> tuple[int, float]:
     """Newton steps on phi from `point` until |gradient| <= tol; steps taken and the last gradient.
 
-    `point.theta` and `point.residual` are replaced; the multipliers are left as they are.
+    `point.theta` and `point.residual` are replaced; the multipliers are left as they are. Targets
+    that are problems of their own stay where they are if they are `solved` (t,), or once their
+    gradient is small.
     """
     size = math.inf
     step = 0
     while True:
         v, rows = phi.rows_gradient(point.residual)
         gradient = phi.gradient(point.theta, rows)
+        if phi.blocks and len(gradient):
+            still = gradient.abs().amax(0) <= tol
+            gradient[:, still if solved is None else still | solved] = 0.0
         before, size = size, float(gradient.abs().max()) if gradient.numel() else 0.0
         stuck = size < _ROUNDING and size >= 0.5 * before
         spent = step >= max_steps or budget.expired()
