@@ -27,10 +27,10 @@ def test_it_is_an_asymmetric_gauge(tau, seed):
 
 
 def test_half_is_half_of_the_absolute_loss():
-    r = rows(0)
+    r, least = rows(0), torch.tensor(0.1, dtype=torch.float64)
     torch.testing.assert_close(2 * Pinball(0.5)(r), RowLoss(1.0)(r))
     torch.testing.assert_close(
-        2 * Pinball(0.5).quadratic(r, 0.1)[1], RowLoss(1.0).quadratic(r, 0.1)[1]
+        2 * Pinball(0.5).quadratic(r, least)[1], RowLoss(1.0).quadratic(r, least)[1]
     )
 
 
@@ -56,7 +56,7 @@ def test_the_proximal_step_may_differ_from_row_to_row():
 @given(LEVELS, st.integers(0, 1000))
 def test_the_quadratic_majorises_the_loss_and_touches_it(tau, seed):
     r, loss = rows(seed), Pinball(tau)
-    slope, weights = loss.quadratic(r, 1e-9)
+    slope, weights = loss.quadratic(r, torch.tensor(1e-9, dtype=torch.float64))
     torch.testing.assert_close(slope, loss.slope(r))
     for move in (0.1, 1.0, 10.0):
         d = move * rows(seed + 1)
