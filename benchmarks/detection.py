@@ -74,18 +74,18 @@ def scores(name: str, x: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 
 @contextlib.contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError in the block after so many seconds."""
+    """Raise TimeoutError in the block after so many processor seconds."""
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"took longer than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def run(folder: Path, rows: int, seeds: int, detectors: list[str], limit: int) -> pd.DataFrame:

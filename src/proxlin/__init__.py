@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         RobustFeatureSelector,
         RobustNMF,
         RobustOutlierDetector,
+        RobustPCA,
         RobustRegressor,
     )
 
@@ -77,6 +78,7 @@ __all__ = [
     "RobustFeatureSelector",
     "RobustNMF",
     "RobustOutlierDetector",
+    "RobustPCA",
     "RobustRegressor",
     "Simplex",
     "Status",

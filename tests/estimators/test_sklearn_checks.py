@@ -11,6 +11,7 @@ from proxlin import (
     RobustFeatureSelector,
     RobustNMF,
     RobustOutlierDetector,
+    RobustPCA,
     RobustRegressor,
 )
 
@@ -29,6 +30,7 @@ ESTIMATORS: list[Any] = [
     RobustNMF(1, max_iter=3),
     RobustOutlierDetector(),
     RobustOutlierDetector(contamination=0.1),
+    RobustPCA(),
 ]
 
 

@@ -4,6 +4,7 @@ from proxlin.estimators.autoencoder import RobustAutoencoder
 from proxlin.estimators.factorization import RobustFactorization
 from proxlin.estimators.nmf import RobustNMF
 from proxlin.estimators.outlier_detector import RobustOutlierDetector
+from proxlin.estimators.pca import RobustPCA
 from proxlin.estimators.regressor import RobustRegressor
 from proxlin.estimators.robust_r2 import robust_r2_score, robust_r2_scorer
 from proxlin.estimators.selection_path import SelectionPath
@@ -15,6 +16,7 @@ __all__ = [
     "RobustFeatureSelector",
     "RobustNMF",
     "RobustOutlierDetector",
+    "RobustPCA",
     "RobustRegressor",
     "SelectionPath",
     "robust_r2_score",

@@ -30,6 +30,8 @@ from proxlin.estimators.base import Checkpoint, RobustBase, seeded
 from proxlin.estimators.coding import Coding, flat_rows, has_images, read_image_shape, typical_norm
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, read_codes, read_table
+from proxlin.exact.factorize import Cells
+from proxlin.exact.factorize.bounded import Bounds
 from proxlin.methods import Method
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent
@@ -83,6 +85,10 @@ class RobustAutoencoder(
         tables only.
     image_shape
         (c, h, w) of images that come as flat rows. Rows of shape (n, c, h, w) need none.
+    bounded
+        Train on cells pulled in to six robust standard deviations of their column, and rows to
+        three median norms, so that errors of any size have the same say; scores are of the rows as
+        they are. False minimises the plain norm.
     contamination
         Share of outliers among the training rows, in (0, 0.5], which sets the cut-off; "auto" cuts
         3.5 robust standard deviations above the middle.
@@ -133,6 +139,7 @@ class RobustAutoencoder(
         noise: float = 0.0,
         scaling: bool | Literal["auto"] = "auto",
         image_shape: Sequence[int] | None = None,
+        bounded: bool = True,
         contamination: float | Literal["auto"] = "auto",
         regularizer: str | Regularizer | None = "ridge",
         alpha: float = 1e-3,
@@ -157,6 +164,7 @@ class RobustAutoencoder(
         self.noise = noise
         self.scaling = scaling
         self.image_shape = image_shape
+        self.bounded = bounded
         self.contamination = contamination
         self.regularizer = regularizer
         self.alpha = alpha
@@ -264,7 +272,8 @@ class RobustAutoencoder(
         self.module_ = net.to(device=self._torch_device(), dtype=torch.float32)
         scaling = self._new_scaling(rows) if rescale else self.coding_.scaling
         self.coding_ = Coding.of(self.module_, form, scaling)
-        data = self.coding_.training_rows(rows, float(self.noise), seed)
+        inside = _pulled_in(rows) if self.bounded else rows
+        data = self.coding_.training_rows(inside, float(self.noise), seed)
         problem = Problem(
             self.module_,
             data,
@@ -316,7 +325,15 @@ class RobustAutoencoder(
                 raise InvalidInputError('contamination must be "auto" or in (0, 0.5]; got 0.')
         check_interval("validation_fraction", self.validation_fraction, 0, 0.5)
         self._check_checkpoint(self.checkpoint)
+        check_flag("bounded", self.bounded)
         check_flag("tied", self.tied)
         check_flag("warm_start", self.warm_start)
         if not isinstance(self.scaling, str) or self.scaling != "auto":
             check_flag("scaling", self.scaling)
+
+
+def _pulled_in(rows: Array) -> Array:
+    """The rows with cells and rows far from the medians of the columns pulled in."""
+    cells = Cells(torch.from_numpy(np.ascontiguousarray(rows)))
+    pulled = Bounds.of(cells).pull(cells)
+    return rows if pulled is cells else pulled.values.numpy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,18 +16,30 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from proxlin._checks import check_choice, check_count, check_non_negative
+from proxlin._checks import check_choice, check_count, check_flag, check_non_negative
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor, read_codes, read_table
 from proxlin.exact.factorize import Cells, RowNorm, Stream, check_known, check_rank, check_size
-from proxlin.exact.factorize.fit import EmbeddedRows, Fit, embed_rows, fit_stream, fit_table
+from proxlin.exact.factorize.bounded import Bounds
+from proxlin.exact.factorize.fit import (
+    EmbeddedRows,
+    Fit,
+    embed_rows,
+    fit_bounded,
+    fit_stream,
+    fit_table,
+    full_norms,
+)
+from proxlin.exact.factorize.held_out import choose
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _TOL = 1e-4
+_RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that held-out cells choose from
+_ALPHAS = (1.0, 0.3, 0.1, 0.01, 0.0)
 
 
 class RobustFactorization(
@@ -42,13 +55,19 @@ class RobustFactorization(
     Parameters
     ----------
     n_components
-        r, the rank; by default about the square root of the number of columns.
+        r, the rank; by default about the square root of the number of columns. "auto" takes the
+        one that predicts held-out cells best.
     p
         Exponent of the norm of a row's residual, a number >= 1.
     robust
         "rows", or "columns" to sum the norms of columns instead, where some columns are bad.
     alpha
-        Weight of the squares of both factors; helps where rows have few known cells.
+        Weight of the squares of both factors; helps where rows have few known cells. "auto" is 0
+        for complete tables, and otherwise the weight that predicts held-out cells best.
+    bounded
+        Let a residual count for at most six robust standard deviations of its column, and that of a
+        row for three median norms: no wrong cell or row, however large, is then worth a component.
+        False minimises the plain norm.
     batch_size
         Learn from chunks of so many rows, in passes over the table, instead of from all at once.
     max_seconds, max_iter
@@ -61,7 +80,8 @@ class RobustFactorization(
         Seed of starts and batches; where to compute.
 
     After `fit`: `components_` (V), `result_`, `history_`, `reconstruction_err_` (the objective),
-    `outlier_scores_` and `outliers_` of the training rows; with `robust="columns"` also
+    `outlier_scores_` and `outliers_` of the training rows, `alpha_`, `shrinkage_` (of imputed cells
+    towards the medians of their columns, by held-out cells); with `robust="columns"` also
     `column_scores_` and `outlier_columns_`.
 
     >>> import numpy as np
@@ -78,17 +98,21 @@ class RobustFactorization(
     column_scores_: NDArray[np.float64]
     outlier_columns_: NDArray[np.bool_]
     column_scales_: Array | None
+    alpha_: float
+    shrinkage_: float
     stream_: Stream
+    _bounds: Bounds | None
 
     _non_negative = False
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | Literal["auto"] | None = None,
         *,
         p: float = 1.0,
         robust: Literal["rows", "columns"] = "rows",
-        alpha: float = 0.0,
+        alpha: float | Literal["auto"] = "auto",
+        bounded: bool = True,
         batch_size: int | None = None,
         max_seconds: float | None = None,
         max_iter: int | None = None,
@@ -100,6 +124,7 @@ class RobustFactorization(
         self.p = p
         self.robust = robust
         self.alpha = alpha
+        self.bounded = bounded
         self.batch_size = batch_size
         self.max_seconds = max_seconds
         self.max_iter = max_iter
@@ -144,11 +169,18 @@ class RobustFactorization(
         return rows
 
     def impute(self, X: Any) -> Array:
-        """X with its missing cells filled from the embeddings of their rows."""
-        cells, found = self._embed(X)
+        """X with its missing cells filled from the embeddings of their rows.
+
+        They are pulled towards the medians of their columns as far as held-out cells prefer.
+        """
+        cells, embedded = self._embed(X)
         if cells.known is None:
             return self._out(cells.values)
-        return self._out(torch.where(cells.known, cells.values, found.u @ self._basis()))
+        filled = embedded.u @ self._basis()
+        if self._bounds is not None:
+            middle = self._bounds.middle.to(filled)
+            filled = middle + self.shrinkage_ * (filled - middle)
+        return self._out(torch.where(cells.known, cells.values, filled))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Minus the norm of each row's residual, as if no cell were missing: low for outliers."""
@@ -165,53 +197,106 @@ class RobustFactorization(
     def _embed(self, X: Any) -> tuple[Cells, EmbeddedRows]:
         check_is_fitted(self)
         cells = self._read(X, reset=False)
-        found = embed_rows(cells, self._basis(), self._norm(), self._scales())
-        if found.unsolved:
+        embedded = self._embed_cells(cells)
+        if embedded.unsolved:
             warnings.warn(
-                f"{found.unsolved} of {len(found.u)} embeddings are not proven optimal to 1e-8;"
-                " their rows may fit a little worse than they could.",
+                f"{embedded.unsolved} of {len(embedded.u)} embeddings are not proven optimal to"
+                " 1e-8; their rows may fit a little worse than they could.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return cells, found
+        return cells, embedded
+
+    def _embed_cells(self, cells: Cells) -> EmbeddedRows:
+        """Embeddings of the rows, wrong cells pulled in to the medians, then to the embedding."""
+        basis, norm, scales = self._basis(), self._norm(), self._scales()
+        # A row has its embedding to itself: only its cells need bounds.
+        bounds = None if self._bounds is None else replace(self._bounds, reach=math.inf)
+        pulled = cells if bounds is None else bounds.pull(cells)
+        embedded = embed_rows(pulled, basis, norm, scales)
+        if bounds is None or pulled is cells:
+            return embedded
+        embedded = embed_rows(bounds.pull(cells, embedded.u @ basis), basis, norm, scales)
+        return replace(embedded, full_norms=full_norms(cells, embedded.u, basis, norm))
 
     def _learn(self, X: Any) -> Array:
         norm = self._checked()
         cells = self._read(X, reset=True)
-        rank = self._rank(cells)
-        tol = _TOL if self.tol is None else self.tol
-        found = fit_table(
-            cells,
-            rank,
-            norm,
-            by_column=self.robust == "columns",
-            batch=self.batch_size,
-            tol=tol,
-            max_iter=self.max_iter,
-            max_seconds=self.max_seconds,
-            seed=self._seed(),
-        )
-        self._keep(found)
-        return self._out(found.u)
+        seed = self._seed()
+        self._bounds = Bounds.of(cells) if self.bounded else None
+        rank = self._choose(cells, norm, seed)
+        norm = self._norm()
+        by_column = self.robust == "columns"
+        settings: dict[str, Any] = {
+            "by_column": by_column,
+            "batch": self.batch_size,
+            "tol": _TOL if self.tol is None else self.tol,
+            "max_iter": self.max_iter,
+            "max_seconds": self.max_seconds,
+            "seed": seed,
+        }
+        if self._bounds is None:
+            fit = fit_table(cells, rank, norm, **settings)
+            self._keep(fit)
+            return self._out(fit.u)
+        bounds = Bounds.of(cells.transposed) if by_column else self._bounds
+        fit = fit_bounded(cells, bounds, rank, norm, **settings)
+        if by_column:  # columns that are wrong as a whole have no spread of their own
+            pulled = bounds.pull(cells.transposed, (fit.u @ fit.v).T)
+            self._bounds = Bounds.of(pulled.transposed)
+        self._keep(fit)
+        rows = self._embed_cells(cells)  # the rows as they are, as `transform` embeds them
+        self._record(fit.result, as_array(rows.full_norms), size=fit.size)
+        return self._out(rows.u)
+
+    def _choose(self, cells: Cells, norm: RowNorm, seed: int) -> int:
+        """The rank; notes the penalty and the shrinkage, by held-out cells where asked."""
+        self.alpha_ = 0.0 if isinstance(self.alpha, str) else float(self.alpha)
+        self.shrinkage_ = 1.0
+        free_rank = isinstance(self.n_components, str)
+        free_alpha = isinstance(self.alpha, str) and self.robust == "rows"
+        incomplete = cells.known is not None
+        smaller = min(cells.values.shape)
+        if not free_rank and not (incomplete and self._bounds is not None):
+            return self._rank(cells)
+        ranks = [k for k in _RANKS if k <= smaller] if free_rank else [self._rank(cells)]
+        alphas = _ALPHAS if free_alpha and incomplete else (self.alpha_,)
+        bounds = Bounds.of(cells) if self._bounds is None else self._bounds
+        choice = choose(bounds.pull(cells), bounds, ranks, alphas, norm, seed=seed)
+        self.alpha_ = choice.alpha
+        if incomplete:
+            self.shrinkage_ = choice.shrinkage
+        return choice.rank
 
     def _learn_more(self, X: Any) -> None:
         norm = self._checked()
         first = not hasattr(self, "stream_")
         # A first chunk after a fit keeps the columns of that fit, and begins anew otherwise.
-        cells = self._read(X, reset=not hasattr(self, "components_"))
+        fresh = not hasattr(self, "components_")
+        cells = self._read(X, reset=fresh)
         stream = None if first else self.stream_
-        start = self._basis() if first and hasattr(self, "components_") else None
-        rank = self._rank(cells) if start is None and stream is None else len(self.components_)
+        start = self._basis() if first and not fresh else None
+        if fresh:
+            self._bounds = Bounds.of(cells) if self.bounded else None
+            rank = self._choose(cells, norm, self._seed())
+        else:
+            rank = len(self.components_)
+        pulled = cells if self._bounds is None else self._bounds.pull(cells)
+        if self._bounds is not None and pulled is not cells and not fresh:
+            pulled = self._bounds.pull(cells, self._embed_cells(cells).u @ self._basis())
         self.stream_, found = fit_stream(
-            cells,
+            pulled,
             rank,
-            norm,
+            self._norm(),
             by_column=self.robust == "columns",
             seed=self._seed(),
             stream=stream,
             start=start,
         )
         self._keep(found)
+        if pulled is not cells:
+            rows = self._embed_cells(cells)
+            self._record(found.result, as_array(rows.full_norms), size=found.size)
 
     def _keep(self, found: Fit) -> None:
         self.components_ = self._out(found.v)
@@ -228,8 +313,13 @@ class RobustFactorization(
     def _checked(self) -> RowNorm:
         self._check_shared()
         check_choice("robust", self.robust, ("rows", "columns"))
-        alpha = check_non_negative("alpha", self.alpha)
-        if self.n_components is not None:
+        check_flag("bounded", self.bounded)
+        if isinstance(self.alpha, str):
+            check_choice("alpha", self.alpha, ("auto",))
+        alpha = 0.0 if isinstance(self.alpha, str) else check_non_negative("alpha", self.alpha)
+        if isinstance(self.n_components, str):
+            check_choice("n_components", self.n_components, ("auto",))
+        elif self.n_components is not None:
             check_count("n_components", self.n_components)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
@@ -238,17 +328,18 @@ class RobustFactorization(
                 f'alpha must be 0 with robust="columns"; got {self.alpha!r}. The weight of a'
                 " column is learned from the fit, and would not be that of a new row."
             )
-        return self._norm()
+        return RowNorm(self.p, alpha, self._non_negative)  # type: ignore[arg-type]
 
     def _norm(self) -> RowNorm:
-        return RowNorm(self.p, float(self.alpha), self._non_negative)  # type: ignore[arg-type]
+        return RowNorm(self.p, self.alpha_, self._non_negative)  # type: ignore[arg-type]
 
     def _rank(self, cells: Cells) -> int:
         n, m = cells.values.shape
         if self.n_components is None:
             return max(1, min(n, m, round(math.sqrt(m))))
-        check_rank(self.n_components, cells)
-        return int(self.n_components)
+        rank = int(self.n_components)
+        check_rank(rank, cells)
+        return rank
 
     def _read(self, X: Any, *, reset: bool) -> Cells:
         table = read_table(self, X, reset=reset, allow_nan=True)

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.cells import Cells, column_norms, column_scales, scaled
 from proxlin.exact.factorize.embed import embed
 from proxlin.exact.factorize.row_norm import RowNorm
-from proxlin.exact.factorize.run import MAX_SWEEPS, factorize, normal_form
+from proxlin.exact.factorize.run import MAX_SWEEPS, Factors, factorize, normal_form
 from proxlin.exact.factorize.start import sample_rows
 from proxlin.exact.factorize.stream import Stream
 from proxlin.exact.factorize.sweep import ColumnEquations, Objective
@@ -22,6 +23,7 @@ from proxlin.run.loop import Loop, check_callbacks
 from proxlin.run.result import Callback, History, Result
 
 _PASSES = 5
+_BAD_COLUMN = 10.0  # median norms beyond which a column counts less and less
 _FIRST_ROWS = 5000  # that a run in batches begins with
 
 
@@ -104,6 +106,73 @@ def fit_table(
     return _finish(cells, u, v, norm, factors.result, by_column=by_column)
 
 
+def fit_bounded(
+    cells: Cells,
+    bounds: Bounds,
+    rank: int,
+    norm: RowNorm,
+    *,
+    by_column: bool,
+    batch: int | None = None,
+    tol: float = 1e-4,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    seed: int = 0,
+    callbacks: Iterable[Callback] = (),
+) -> Fit:
+    """The same with residuals that count for a bounded amount, and then not at all (see `Bounds`).
+
+    `bounds` are those of the columns of the cells, or of their rows if columns may be bad.
+    """
+    sides = cells.transposed if by_column else cells
+    pulled = bounds.pull(sides)
+    if pulled is sides or batch is not None:
+        return fit_table(
+            pulled.transposed if by_column else pulled,
+            rank,
+            norm,
+            by_column=by_column,
+            batch=batch,
+            tol=tol,
+            max_iter=max_iter,
+            max_seconds=max_seconds,
+            seed=seed,
+            callbacks=callbacks,
+        )
+    unlimited = max_iter is None and max_seconds is None
+    started = time.perf_counter()
+
+    def sweeps(table: Cells, tolerance: float, start: Tensor | None) -> Factors:
+        spent = time.perf_counter() - started
+        return factorize(
+            table,
+            rank,
+            norm,
+            tol=tolerance,
+            max_iter=MAX_SWEEPS if unlimited else max_iter,
+            max_seconds=None if max_seconds is None else max(1e-3, max_seconds - spent),
+            seed=seed,
+            start=start,
+            callbacks=callbacks,
+        )
+
+    factors = sweeps(pulled, 10 * tol, None)
+    pulled = bounds.pull(sides, factors.u @ factors.v)
+    factors = sweeps(pulled, 10 * tol, factors.v)
+    around = factors.u @ factors.v
+    pulled, kept = bounds.pull(sides, around), bounds.drop(sides, around)
+    if len(kept.values) >= rank:
+        factors = sweeps(kept, tol, factors.v)
+    v = factors.v
+    u = embed(pulled, v, norm).u
+    if by_column:
+        u, v = normal_form(
+            v.T.contiguous(), u.T.contiguous(), alpha=0.0, non_negative=norm.non_negative
+        )
+        pulled = pulled.transposed
+    return _finish(pulled, u, v, norm, factors.result, by_column=by_column, redescend=True)
+
+
 def _fit_batches(
     cells: Cells,
     rank: int,
@@ -175,14 +244,27 @@ def _unmeasured(
 
 
 def _finish(
-    cells: Cells, u: Tensor, v: Tensor, norm: RowNorm, result: Result, *, by_column: bool
+    cells: Cells,
+    u: Tensor,
+    v: Tensor,
+    norm: RowNorm,
+    result: Result,
+    *,
+    by_column: bool,
+    redescend: bool = False,
 ) -> Fit:
-    """Embed the rows as `embed_rows` does new ones, and say how well everything fits."""
+    """Embed the rows as `embed_rows` does new ones, and say how well everything fits.
+
+    With `redescend`, columns that fit ten times worse than most hardly count for a row.
+    """
     scales = None
     if by_column:
         if not bool(u.any()):
             u = embed(cells, v, norm).u
-        scales = column_scales(column_norms(cells, u, v, norm.p), norm.p)
+        norms = column_norms(cells, u, v, norm.p)
+        scales = column_scales(norms, norm.p)
+        if redescend and bool(norms.median() > 0):
+            scales = scales * (_BAD_COLUMN * norms.median() / norms).clamp(max=1) ** 2
     if by_column or result.status is not Status.CONVERGED:  # a converged run ends embedded
         u = embed_rows(cells, v, norm, scales).u
         u, v = normal_form(u, v, alpha=norm.alpha, non_negative=norm.non_negative)

@@ -1,0 +1,370 @@
+"""RobustPCA: principal components that wrong rows and cells cannot turn; missing cells allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import chi2
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, check_random_state
+
+from proxlin._checks import check_choice, check_flag, check_open_interval
+from proxlin.errors import InvalidInputError
+from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.tables import Array, as_array, read_codes, read_table
+from proxlin.exact.factorize import Cells, RowNorm
+from proxlin.exact.factorize.bounded import Bounds
+from proxlin.exact.factorize.embed import embed
+from proxlin.exact.factorize.fit import fit_bounded
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Matrix = NDArray[np.float64]
+
+_FIRST_COMPONENTS = 10  # of the factorisation that tells good rows from bad ones, at most
+_GAP = 5  # "auto" looks for the largest ratio of neighbouring variances among the leading ones
+_QUANTILE = 0.9995  # of good rows that stay inside the limits of their scores
+_ROUNDS = 3  # of choosing rows by the components, and components by the rows
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Count, mean and scatter of rows, which add up over chunks."""
+
+    count: int
+    mean: Matrix  # (m,)
+    scatter: Matrix  # (m, m) sum of (x - mean)(x - mean)^T
+
+    @classmethod
+    def of(cls, x: Matrix) -> Moments:
+        """Those of the rows of x."""
+        mean = x.mean(axis=0)
+        moved = x - mean
+        return cls(len(x), mean, moved.T @ moved)
+
+    def plus(self, other: Moments) -> Moments:
+        """Those of both sets of rows (Chan, Golub and LeVeque 1983)."""
+        count = self.count + other.count
+        apart = other.mean - self.mean
+        mean = self.mean + apart * (other.count / count)
+        between = np.outer(apart, apart) * (self.count * other.count / count)
+        return Moments(count, mean, self.scatter + other.scatter + between)
+
+
+class RobustPCA(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Principal components of the good rows, of which those that follow the same plane decide.
+
+    A factorisation with bounded residuals, by row norms, finds a plane that neither wrong rows nor
+    wrong cells have turned; missing cells and cells far off it are filled from it. Rows near the
+    plane and not too far out in it then give mean, components and variances like plain PCA, a few
+    times in turn. On clean Gaussian rows less than 1 % of them are left out.
+
+    Parameters
+    ----------
+    n_components
+        How many: a number, a share of the robust variance in (0, 1), "auto" (before the largest
+        drop among the leading variances), or None for all.
+    scaling
+        Divide each column by its robust standard deviation.
+    whiten
+        Give the scores unit variance.
+    random_state
+        Seed of the starts.
+
+    After `fit`: `components_`, `mean_`, `explained_variance_`, `explained_variance_ratio_`,
+    `noise_variance_`, `n_components_`, `outliers_` (rows left out), `outlier_scores_`.
+
+    >>> import numpy as np
+    >>> x = np.outer(np.linspace(-1, 1, 50), [3.0, 4.0])
+    >>> x[:10] = [80.0, -60.0]
+    >>> np.abs(RobustPCA(1).fit(x).components_).round(3)
+    array([[0.6, 0.8]])
+    """
+
+    components_: Matrix
+    mean_: Matrix
+    explained_variance_: Matrix
+    explained_variance_ratio_: Matrix
+    noise_variance_: float
+    n_components_: int
+    outliers_: NDArray[np.bool_]
+    outlier_scores_: Matrix
+    n_features_in_: int
+    _moments: Moments
+    _bounds: Bounds
+    _scale: Matrix
+
+    def __init__(
+        self,
+        n_components: float | Literal["auto"] | None = None,
+        *,
+        scaling: bool = False,
+        whiten: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.scaling = scaling
+        self.whiten = whiten
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the components of the rows of X, NaN for missing cells; `y` is ignored."""
+        table = self._begin(X)
+        rows = self._filled_by_plane(table)
+        good = self._near_plane
+        for _ in range(_ROUNDS):
+            if not good.any():
+                good = np.ones(len(rows), dtype=bool)
+            self._solve(Moments.of(rows[good]))
+            self.outlier_scores_, inside = self._judge(rows)
+            if (inside == good).all():
+                break
+            good = inside
+        self.outliers_ = ~good
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Add a chunk of rows: those that the present components do not find odd.
+
+        The first chunk is fitted as a whole, and its limits of cells and columns stay.
+        """
+        if not hasattr(self, "components_"):
+            return self.fit(X)
+        rows = self._complete(self._read(X))
+        self.outlier_scores_, good = self._judge(rows)
+        self.outliers_ = ~good
+        if good.any():
+            self._solve(self._moments.plus(Moments.of(rows[good])))
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """The scores (n, n_components_) of rows; missing and far cells as the others have them."""
+        check_is_fitted(self)
+        table = self._read(X)
+        scores: Array = (self._complete(table) - self._center) @ self._axes.T
+        if self.whiten:
+            scores = scores / np.sqrt(self._whitening)
+        return scores.astype(self._dtype, copy=False)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """The rows that belong to scores."""
+        check_is_fitted(self)
+        scores = read_codes(X, self.n_components_)
+        if self.whiten:
+            scores = scores * np.sqrt(self._whitening)
+        rows: Array = scores @ self._axes * self._scale + self.mean_
+        return rows
+
+    def score_samples(self, X: Any) -> Matrix:
+        """The log-likelihood of each row under the probabilistic model: low for outliers.
+
+        Cells count as they are; missing ones as the others of their row have them.
+        """
+        check_is_fitted(self)
+        table = self._read(X)
+        rows = np.where(np.isnan(table), self._complete(table), table / self._scale)
+        away = rows - self._center
+        scores = away @ self._axes.T
+        rest = np.maximum((away**2).sum(1) - (scores**2).sum(1), 0.0)
+        variances = np.maximum(self._variances, self._least)
+        noise = max(self._noise, self._least)
+        left = len(self._center) - len(variances)
+        constant = np.log(variances).sum() + left * np.log(noise) + 2 * np.log(self._scale).sum()
+        squares = (scores**2 / variances).sum(1) + rest / noise
+        logs: Matrix = -0.5 * (squares + constant + len(self._center) * np.log(2 * np.pi))
+        return logs
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The median of `score_samples`, which a minority of outliers does not move."""
+        return float(np.median(self.score_samples(X)))
+
+    def decompose(self, X: Any) -> tuple[Array, Array]:
+        """(low rank, what is left of X): a still background and what moves before it."""
+        low = self.inverse_transform(self.transform(X))
+        return low, self._read(X) - low
+
+    def _begin(self, X: Any) -> Matrix:
+        self._check_settings()
+        table = self._read(X, reset=True)
+        scaling = RobustScaling.fit(table) if self.scaling else None
+        self._scale = np.ones(table.shape[1]) if scaling is None else scaling.scale
+        return table
+
+    def _filled_by_plane(self, table: Matrix) -> Matrix:
+        """The rows in scaled columns, missing and far cells from a robust plane near them."""
+        n, m = table.shape
+        cells = _cells(table / self._scale)
+        self._bounds = Bounds.of(cells)
+        count = self.n_components if isinstance(self.n_components, Integral) else m // 2
+        rank = int(max(1, min(int(count), m // 2, n - 1, _FIRST_COMPONENTS)))
+        if m == 1 or n < 3:
+            self._near_plane = np.ones(n, dtype=bool)
+            return as_array(self._bounds.pull(cells).values)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        middle = self._bounds.middle
+        moved = Cells(cells.values - middle, cells.known, cells.max_bytes)
+        if cells.known is not None:
+            moved = Cells(moved.values * cells.known, cells.known, cells.max_bytes)
+        norm = RowNorm(2.0, 0.0, False)
+        bounds = Bounds(torch.zeros_like(middle), self._bounds.spread, self._bounds.reach)
+        fit = fit_bounded(
+            moved, bounds, rank, norm, by_column=False, tol=1e-3, max_iter=50, seed=seed
+        )
+        u = embed(bounds.pull(moved, fit.u @ fit.v), fit.v, norm).u
+        plane = u @ fit.v
+        residual = ((moved.values - plane) / bounds.spread.to(plane)).abs()
+        far = residual > 6.0
+        if cells.known is not None:
+            far |= ~cells.known
+        rows = as_array(torch.where(far, plane, moved.values) + middle.to(plane))
+        distance = np.linalg.norm(rows - as_array(plane + middle.to(plane)), axis=1)
+        mostly_far = as_array(far.double().mean(1)) > 0.5
+        scale = OutlierScale.fit(distance, size=float(np.median(np.linalg.norm(rows, axis=1))))
+        length = np.linalg.norm(as_array(plane / bounds.spread.to(plane)), axis=1)
+        limit = OutlierScale.fit(length, size=float(np.median(length)), cutoff=6.0)
+        self._near_plane = ~(
+            scale.flags(scale.scores(distance)) | limit.flags(limit.scores(length)) | mostly_far
+        )
+        if cells.known is not None:  # cells that nobody measured make no row good
+            self._near_plane &= as_array(cells.known.double().mean(1)) > 0.3
+        # A cluster of wrong rows may own an axis of the plane: the closest half decides.
+        plain = (rows - as_array(middle)) / as_array(self._bounds.spread)
+        self._near_plane &= LeverageWeights.fit(plain, None, seed).weights(plain) > 0
+        if self._near_plane.sum() <= rank:
+            self._near_plane[:] = True
+        return rows
+
+    def _solve(self, moments: Moments) -> None:
+        """Components of the moments of good rows."""
+        self._moments = moments
+        values, vectors = np.linalg.eigh(moments.scatter / max(1, moments.count - 1))
+        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+        k = self._count(values, moments.count)
+        axes = vectors[:, :k].T
+        signs = np.sign(axes[np.arange(k), np.abs(axes).argmax(axis=1)])
+        self._axes = axes * np.where(signs == 0, 1.0, signs)[:, None]
+        self._center = moments.mean
+        self._variances = values[:k]
+        self._noise = float(values[k:].mean()) if k < len(values) else 0.0
+        self._least = float(max(values.sum() / len(values), 1e-300) * 1e-12)
+        self._whitening = np.maximum(self._variances, self._least)
+        total = max(float(values.sum()), 1e-300)
+        self.n_components_ = k
+        self.components_ = self._axes.astype(self._dtype)
+        self.mean_ = moments.mean * self._scale
+        self.explained_variance_ = values[:k]
+        self.explained_variance_ratio_ = values[:k] / total
+        self.noise_variance_ = self._noise
+
+    def _count(self, values: Matrix, rows: int) -> int:
+        wanted, most = self.n_components, min(len(values), max(1, rows - 1))
+        if wanted is None:
+            return most
+        if isinstance(wanted, str):
+            head = values[: min(most, len(values) // 2 + 1, 4 * _GAP)] + 1e-12 * values.sum()
+            return int((head[:-1] / head[1:]).argmax()) + 1 if len(head) > 1 else 1
+        if isinstance(wanted, Integral):
+            return min(int(wanted), len(values))
+        share = np.cumsum(values) / max(values.sum(), 1e-300)
+        return min(most, int(np.searchsorted(share, wanted)) + 1)
+
+    def _judge(self, rows: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
+        """The score of each row, and which rows lie inside both limits.
+
+        The limits are those of a Gaussian, stretched to the median of the rows, which outliers of
+        less than half do not move.
+        """
+        away = rows - self._center
+        scores = away @ self._axes.T
+        alive = self._variances > 1e-9 * max(self._variances.max(initial=0.0), self._least)
+        inner = (scores[:, alive] ** 2 / self._variances[alive]).sum(1)
+        count = int(alive.sum())
+        ratios = []
+        if count:
+            stretch = max(np.median(inner) / chi2.ppf(0.5, count), 1e-300)
+            ratios.append(inner / (stretch * chi2.ppf(_QUANTILE, count)))
+        outer = np.maximum((away**2).sum(1) - (scores**2).sum(1), 0.0)
+        size = float((self._center**2).sum() + self._variances.sum())
+        if len(self._center) > len(self._variances) and np.median(outer) > 1e-18 * size:
+            # Wilson and Hilferty: cube roots of sums of squares are nearly Gaussian.
+            roots = np.cbrt(outer)
+            scale = OutlierScale.fit(roots, size=float(np.median(roots)))
+            ratios.append(np.maximum((roots - scale.center) / (scale.cutoff * scale.spread), 0.0))
+        worst: Matrix = np.sqrt(np.max(ratios, axis=0)) if ratios else np.zeros(len(rows))
+        return worst, worst <= 1.0
+
+    def _complete(self, table: Matrix) -> Matrix:
+        """Rows in scaled columns; missing and far cells follow from the others of their row."""
+        rows = table / self._scale
+        cells = _cells(rows - self._center)
+        basis = torch.from_numpy(np.ascontiguousarray(self._axes))
+        middle = self._bounds.middle - torch.from_numpy(self._center)
+        bounds = Bounds(middle, self._bounds.spread, np.inf)
+        pulled = bounds.pull(cells)
+        if pulled is cells and cells.known is None:
+            return rows
+        # By absolute residuals: a row has few wrong cells, whose squares would decide.
+        rank = min(len(basis), rows.shape[1] // 2)
+        some = slice(None) if cells.known is not None else (pulled.values != cells.values).any(1)
+        chosen = Cells(pulled.values[some], None, cells.max_bytes)
+        if cells.known is not None:
+            chosen = Cells(pulled.values, cells.known, cells.max_bytes)
+        plane = torch.zeros_like(chosen.values)
+        if rank:
+            norm = RowNorm(1.0, 0.0, False)
+            plane = embed(chosen, basis[:rank].contiguous(), norm).u @ basis[:rank]
+        values = cells.values[some]
+        residual = (values - plane).abs() / bounds.spread.to(plane)
+        far = residual > 6.0
+        if cells.known is not None:
+            far |= ~cells.known
+        filled = cells.values.clone()
+        filled[some] = torch.where(far, plane, values)
+        completed: Matrix = as_array(filled) + self._center
+        return completed
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def _read(self, X: Any, *, reset: bool = False) -> Matrix:
+        table = read_table(self, X, reset=reset, allow_nan=True, min_rows=2 if reset else 1)
+        self._dtype = table.dtype
+        return np.asarray(table, dtype=np.float64)
+
+    def _check_settings(self) -> None:
+        check_flag("scaling", self.scaling)
+        check_flag("whiten", self.whiten)
+        wanted = self.n_components
+        if wanted is None:
+            return
+        if isinstance(wanted, str):
+            check_choice("n_components", wanted, ("auto",))
+        elif isinstance(wanted, Integral) and not isinstance(wanted, bool):
+            if wanted < 1:
+                raise InvalidInputError(f"n_components must be >= 1; got {wanted}.")
+        else:
+            check_open_interval("n_components", wanted, 0, 1)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _cells(table: Matrix) -> Cells:
+    return Cells.of(torch.from_numpy(np.ascontiguousarray(table)))
