@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import chi2
 
 from proxlin.estimators.leverage import bulk_rows
 from proxlin.estimators.robust_scale import (
@@ -36,6 +37,7 @@ _STEPS, _TURNS = 100, 40
 _SETTLED = 1e-7  # of the scale: a change of the fit that ends the steps
 _RAISED = 2.0  # times k / n: a rise of the log S-scale that efficiency alone does not cause
 _ADMISSIONS = 2  # times that far rows are judged, the second time by a fit with some of them
+_EFFICIENCY = 0.95
 _BLOCK = 1 << 16  # rows of one product
 _PAIRS = 4e7  # numbers that products of columns may take
 
@@ -84,12 +86,14 @@ def high_breakdown_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> Robust
     for _ in range(0 if near.all() or fit.scale == 0 else _ADMISSIONS):
         distance = rows.residual(fit.coef) / (fit.scale * fit.spread)
         passed = ~admitted & (np.abs(distance) <= INNER)
-        if not passed.any() or not _centred(distance[passed], fit.spread[passed]):
+        if not passed.any():
             break
         trust = np.where(admitted, fit.trust, bisquare_weight(distance / EFFICIENT) * passed)
-        admitted = admitted | passed
         coef = weighted_least_squares(rows.design, rows.target, rows.weights * trust)
-        fit = _settle(rows, admitted, coef, fit.scale)
+        wider = _settle(rows, admitted | passed, coef, fit.scale)
+        if not _compatible(rows, fit, wider):
+            break
+        fit, admitted = wider, admitted | passed
     return fit
 
 
@@ -131,13 +135,14 @@ def gram_and_moment(design: Vector, target: Vector, weights: Vector) -> tuple[Ve
     return gram, moment
 
 
-def _centred(distance: Vector, spread: Vector) -> bool:
-    """Whether rows that pass one by one also do together: their median is what chance makes of 0.
+def _compatible(rows: Rows, before: RobustFit, after: RobustFit) -> bool:
+    """Whether rows that pass one by one also do together: the fit moves no more than chance does.
 
-    The error of the fit moves all of them at once; their own noise averages out.
+    The shift of the coefficients is measured by what the rows before know of them (Hausman 1978).
     """
-    shared = max(0.0, 1.0 - 1.0 / float(np.mean(spread)) ** 2)
-    return bool(abs(np.median(distance)) <= INNER * np.sqrt(1.57 / len(distance) + shared))
+    moved = rows.design @ (after.coef - before.coef)
+    shift = float((rows.weights * before.trust) @ moved**2) / before.scale**2
+    return bool(shift <= chi2.ppf(0.999, rows.design.shape[1]) / _EFFICIENCY)
 
 
 def _efficient_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
@@ -213,7 +218,8 @@ def _improved(rows: Rows, coefs: Vector, scales: Vector, steps: int) -> tuple[Ve
     tiny = np.finfo(np.float64).tiny
     for _ in range(steps):
         residual = rows.target - coefs[active] @ rows.design.T
-        trust = bisquare_weight(residual / np.maximum(HALF * scales[active], tiny)[:, None])
+        with np.errstate(over="ignore"):
+            trust = bisquare_weight(residual / np.maximum(HALF * scales[active], tiny)[:, None])
         new = _solve(*_normal_equations(rows, rows.weights * trust))
         now = _scales(rows, new)
         lower = now < scales[active] * (1.0 - _SAME)
