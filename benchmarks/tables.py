@@ -82,16 +82,13 @@ def _spreads(column: Array) -> bool:
     return bool(scale.mad(column) > 0 and scale.qn_scale(column) > 0)
 
 
-def contestants(leverage: bool) -> dict[str, Callable[[], Any]]:
-    """Name -> a fresh regressor; ours with leverage weights where features are corrupted."""
-    ours: dict[str, Any] = {"reweight": True, "leverage": "auto" if leverage else None}
+def contestants() -> dict[str, Callable[[], Any]]:
+    """Name -> a fresh regressor; ours by their defaults."""
     each = MultiOutputRegressor
     return {
-        "ours linear": lambda: RobustRegressor(
-            regularizer="ridge", alpha="auto", random_state=0, **ours
-        ),
-        "ours net": lambda: RobustRegressor(hidden=(64, 64), random_state=0, **ours),
-        "ours p=1 plain": RobustRegressor,
+        "ours linear": lambda: RobustRegressor(random_state=0),
+        "ours net": lambda: RobustRegressor(hidden=(64, 64), random_state=0),
+        "ours p=1 plain": lambda: RobustRegressor(p=1, reweight=False, regularizer=None),
         "Huber": lambda: each(HuberRegressor(max_iter=1000)),
         "Quantile": lambda: each(QuantileRegressor(quantile=0.5, alpha=0.0)),
         "TheilSen": lambda: each(TheilSenRegressor(max_subpopulation=500, random_state=0)),
@@ -117,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     console = Console()
-    chosen = contestants(options.corrupt == "features")
+    chosen = contestants()
     names = options.methods.split(",") if options.methods else list(chosen)
     records: list[dict[str, Any]] = []
     for name in options.sets.split(","):
