@@ -30,8 +30,9 @@ EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit 
 
 _SEARCH_ROWS = 2000  # rows at least among which starts are compared
 _SUBSETS = 500  # random subsets of rows, fewer where many coefficients make them useless
+_FEWEST_SUBSETS = 50  # below which they are not worth their time
 _WORK = 2e9  # multiplications that the random subsets may cost
-_LEFT = ((20, 2), (5, 200))  # candidates that are left, and their steps
+_LEFT = ((20, 2), (5, 10), (1, 100))  # candidates that are left, and their steps
 _SAME = 1e-8  # relative change of a scale that is none
 _STEPS, _TURNS = 100, 40
 _SETTLED = 1e-7  # of the scale: a change of the fit that ends the steps
@@ -262,7 +263,7 @@ def _deterministic_starts(rows: Rows) -> list[Vector]:
 def _least_absolute(rows: Rows) -> Vector:
     """argmin_b sum_i w_i |y_i - a_i b| to a few digits, by reweighted least squares."""
     coef = weighted_least_squares(rows.design, rows.target, rows.weights)
-    for _ in range(30):
+    for _ in range(20):
         size = np.abs(rows.residual(coef))
         floor = 1e-3 * np.median(size) + np.finfo(np.float64).tiny
         pull = rows.weights / np.maximum(size, floor)
@@ -274,7 +275,7 @@ def _subset_starts(rows: Rows, generator: np.random.Generator) -> Vector:
     """Exact fits to random rows, as many as there are coefficients."""
     n, k = rows.design.shape
     count = int(min(_SUBSETS, _WORK / (k**3 + n * k)))
-    if k > n or count < 10:
+    if k > n or count < _FEWEST_SUBSETS:
         return np.empty((0, k))
     picks = np.stack([generator.choice(n, k, replace=False) for _ in range(count)])
     part = rows.design[picks].transpose(0, 2, 1)

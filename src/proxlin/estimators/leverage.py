@@ -22,6 +22,7 @@ Vector = NDArray[np.float64]
 _SAMPLE = 3000  # rows that find the bulk; the pairwise start takes 8 bytes times their square
 _STEPS = 30  # concentration steps; each lowers the determinant, and they soon stop
 _LEAST_SHRINKAGE = 0.05
+_WIDE = 100  # columns from which on one start must do
 _BLOCK = 1 << 22  # numbers in one block of rows
 
 
@@ -82,7 +83,8 @@ def bulk_rows(x: Vector) -> list[NDArray[np.intp]]:
     scale = np.where(spread > 0, spread, 1.0)
     sample = np.clip((x - np.median(x, axis=0)) / scale, -1e6, 1e6)
     half = len(sample) // 2 + 1
-    return [_concentrate(sample, start[:half])[1] for start in _starts(sample)]
+    starts = _starts(sample)[: 3 if sample.shape[1] < _WIDE else 1]
+    return [_concentrate(sample, start[:half])[1] for start in starts]
 
 
 def _reach(columns: int) -> float:

@@ -66,7 +66,8 @@ def m_scale(residuals: Vector, weights: Vector | None = None, *, freedom: float 
 def tau_scale(residuals: Vector, weights: Vector | None = None) -> Vector:
     """s sqrt(mean rho(r / (4.685 s))): as hard to move as the M-scale s, and more efficient."""
     scale = np.maximum(m_scale(residuals, weights), np.finfo(np.float64).tiny)
-    loss = bisquare_loss(residuals / (EFFICIENT * scale[..., None]))
+    with np.errstate(over="ignore"):
+        loss = bisquare_loss(residuals / (EFFICIENT * scale[..., None]))
     mean = loss.mean(-1) if weights is None else loss @ (weights / weights.sum())
     return np.asarray(scale * np.sqrt(mean), dtype=np.float64)
 
