@@ -32,7 +32,7 @@ from proxlin.exact.factorize.fit import (
     fit_table,
     full_norms,
 )
-from proxlin.exact.factorize.held_out import choose
+from proxlin.exact.factorize.held_out_cells import choose
 
 if TYPE_CHECKING:
     from typing_extensions import Self
