@@ -48,14 +48,14 @@ def embed(
     for rows, x, known in cells.chunks(len(basis)):
         mask = None if known is None else known.double()
         if norm.p == 1:
-            found, bound = _absolute(x.double(), mask, v, norm, tolerance)
+            solution, bound = _absolute(x.double(), mask, v, norm, tolerance)
         else:
-            found, bound = _weighted(
+            solution, bound = _weighted(
                 x.double(), mask, v, norm, tolerance=tolerance, max_steps=max_steps
             )
-        u[rows] = found.to(u.dtype)
-        losses[rows] = norm.losses(known_part(found @ v - x.double(), mask))
-        gaps[rows] = losses[rows] + norm.penalty(found) - bound
+        u[rows] = solution.to(u.dtype)
+        losses[rows] = norm.losses(known_part(solution @ v - x.double(), mask))
+        gaps[rows] = losses[rows] + norm.penalty(solution) - bound
         # Against the norm and not the loss: bounds of rows that almost fit are rounded most.
         unsolved[rows] = ~(gaps[rows] <= 2 * tolerance * norm.losses(x.double()))
     return Embedding(u, losses, gaps, unsolved)
@@ -89,14 +89,14 @@ def _weighted(
     active = torch.arange(len(x), device=x.device)
     for step in range(max_steps):
         rows, mask = x[active], None if known is None else known[active]
-        found, residual, below = norm.step(
+        solution, residual, below = norm.step(
             rows, mask, v, u[active], residual=residual, weights=weights, bounded=True
         )
         assert below is not None
-        u[active] = found
+        u[active] = solution
         losses = norm.losses(residual)
         bound[active] = torch.maximum(bound[active], below)
-        gap = losses + norm.penalty(found) - bound[active]
+        gap = losses + norm.penalty(solution) - bound[active]
         if step == 0:
             floor = residual.abs().mean(-1) if norm.p < 2 else 1e-12 * size
         going = gap > tolerance * torch.maximum(losses, _EXACT * size[active])

@@ -42,12 +42,12 @@ def _absolute(objective: Objective, u: Tensor, v: Tensor, tolerance: float) -> t
         columns = slice(start, min(m, start + block))
         x = cells.values[:, columns].T.double().contiguous()
         known = None if cells.known is None else cells.known[:, columns].T.double().contiguous()
-        found, y = least_absolute(
+        solution, y = least_absolute(
             x, known, rows, alpha=ridge, non_negative=norm.non_negative, tolerance=tolerance
         )
-        target[:, columns] = found.T.to(v.dtype)
+        target[:, columns] = solution.T.to(v.dtype)
         total += float(
-            lower_bound(x, y, found, rows, alpha=ridge, non_negative=norm.non_negative).sum()
+            lower_bound(x, y, solution, rows, alpha=ridge, non_negative=norm.non_negative).sum()
         )
     bound = total / n + 0.5 * norm.alpha * float(u.double().square().sum()) / n
     return descend_basis(objective, u, v, target, value=objective.value(u, v))[0], bound
@@ -68,9 +68,9 @@ def _weighted(
             residual = known_part(u[rows] @ v - x, known)
             equations.add(x, known, u[rows], norm.weights(residual, level))
         target = equations.solve(v, ridge=norm.alpha * n / m, non_negative=norm.non_negative)
-        found = _bound(objective, u, v, target, level)
-        stuck = found - bound < _RISE * (value - found)
-        bound = max(bound, found)
+        new_bound = _bound(objective, u, v, target, level)
+        stuck = new_bound - bound < _RISE * (value - new_bound)
+        bound = max(bound, new_bound)
         v, reached = descend_basis(objective, u, v, target, value=reached)
         if stuck or value - bound < tolerance * value:
             break

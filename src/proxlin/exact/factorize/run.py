@@ -172,11 +172,11 @@ def _measure(objective: Objective, state: _State, floor: float, tol: float) -> f
 
     V moves only if the gap is above `tol`: a converged run ends where it was measured.
     """
-    found = embed(objective.cells, state.v, objective.norm, max_steps=100)
-    value = objective.value(found.u, state.v)
-    rows_gap = float(found.gaps.mean())
+    embedding = embed(objective.cells, state.v, objective.norm, max_steps=100)
+    value = objective.value(embedding.u, state.v)
+    rows_gap = float(embedding.gaps.mean())
     if value <= state.value:
-        state.u, state.value = found.u, value
+        state.u, state.value = embedding.u, value
     else:
         rows_gap += state.value - value
     basis, bound = best_basis(objective, state.u, state.v, floor=floor, tolerance=0.1 * tol)

@@ -42,8 +42,8 @@ class Stream:
     ) -> Stream:
         """A stream whose basis comes from a factorisation of some first rows."""
         chosen = cells.transposed if by_column else cells
-        found = factorize(chosen, rank, norm, max_iter=_START_SWEEPS, seed=seed)
-        v = found.u.T.contiguous() if by_column else found.v
+        factors = factorize(chosen, rank, norm, max_iter=_START_SWEEPS, seed=seed)
+        v = factors.u.T.contiguous() if by_column else factors.v
         return cls(norm, by_column, v, ColumnEquations(rank, v.shape[1], v))
 
     def copy(self) -> Stream:
