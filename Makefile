@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-fast test-times test-long lint bench results clean
+.PHONY: help demo test test-fast test-times test-long fuzz lint bench results clean
 
 help:
 	@echo "make demo     robust losses against squared error on embedded data, under two minutes; ends with a report"
 	@echo "make test-fast  tests that take seconds, after every change; under two minutes"
 	@echo "make test     lint, types and all tests, under twelve minutes; Hypothesis tries the same examples every time"
 	@echo "make test-long  the same with examples at random"
+	@echo "make fuzz     mutated tables, models and checkpoints for MINUTES=30: an answer or one of our errors"
 	@echo "make test-times  which tests are slow, measured anew for test-fast"
 	@echo "make lint     format check, lint, types"
 	@echo "make bench    the figures behind the claims, as tables with ratios"
@@ -44,6 +45,11 @@ test: lint
 
 test-fast: $(READY)
 	@$(PYTEST) -m "not (processes or browser or statistics or slow)"
+
+MINUTES ?= 30
+fuzz: $(READY)
+	@end=$$(( $$(date +%s) + 60 * $(MINUTES) )); while [ $$(date +%s) -lt $$end ]; do \
+	  $(PYTEST) tests/fuzz --hypothesis-profile fuzz --quiet || exit 1; done
 
 # Anew which tests are slow; a quiet machine, one process.
 test-times: $(READY)

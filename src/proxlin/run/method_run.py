@@ -84,7 +84,16 @@ class MethodRun(Loop):
             over = None if kept is None else self._recall(kept)
             if self.writer is not None:
                 self.writer.begin(self.budget.iteration, self._memory(None))
-            return over or self._take_steps()
+            resumed_at = self.budget.iteration
+            try:
+                return over or self._take_steps()
+            except (AttributeError, LookupError, RuntimeError, TypeError) as cause:
+                if kept is None or self.budget.iteration > resumed_at:
+                    raise
+                raise CheckpointError(
+                    f"the step after the checkpoint failed ({type(cause).__name__}: {cause}): its"
+                    " content does not fit this run. Choose another checkpoint folder."
+                ) from cause
 
         status = self.guarded(work)
         if self.held_out is not None and not over:

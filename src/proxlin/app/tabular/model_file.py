@@ -9,7 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+import numpy as np
+import pandas as pd
 from safetensors.torch import load, save
 
 from proxlin.app.tabular.columns import CategoryColumn, Column, NumberColumn
@@ -55,12 +56,26 @@ def load_model(folder: str | Path) -> TableModel:
             tuple(_number_column(column) for column in header["targets"]),
         )
         scale = OutlierScale(*header["scale"])
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as cause:
+        model = TableModel(estimator, encoding, scale, header["facts"])
+        _check_predicts(model)
+    except Exception as cause:  # whatever a stranger wrote, with a right checksum
         raise InvalidInputError(
             f"{place} holds no model that this version can read ({type(cause).__name__}). Train"
             " again."
         ) from cause
-    return TableModel(estimator, encoding, scale, header["facts"])
+    return model
+
+
+def _check_predicts(model: TableModel) -> None:
+    """Refuse a model that cannot predict a row without any cell, or gives no number for it."""
+    columns = (*model.encoding.features, *model.encoding.targets)
+    if not all(isinstance(column.name, str) for column in columns):
+        raise TypeError("a column's name must be text")
+    empty = pd.DataFrame({column.name: [None] for column in columns}, dtype=object)
+    encoded, _ = model.read(empty)
+    numbers = model.predict_encoded(encoded).select_dtypes("number").to_numpy()
+    if not np.isfinite(numbers).all():
+        raise ValueError("it predicts no number")
 
 
 def model_files(model: TableModel) -> dict[str, bytes]:

@@ -1,0 +1,190 @@
+"""Files from strangers: whatever is in them, what comes out is an answer or one of our errors.
+
+Each mutation starts from a whole file and flips, cuts, repeats or replaces bytes; checksums of
+models and checkpoints are then computed anew, so that the content itself is read. `make fuzz` tries
+as many as fit the time, at random; `make test` a fixed few.
+"""
+
+import gzip
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load, save
+
+from proxlin import Problem, minimize
+from proxlin.app.tabular import FitSettings, fit_table, load_model, read_table_file, save_model
+from proxlin.errors import ProxlinError
+from proxlin.models import linear_regressor
+from proxlin.run.storage import digest, dump_checked
+from tests.app.tabular.houses import houses
+
+pytestmark = pytest.mark.slow
+FUZZ = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+
+
+def csv_bytes():
+    return houses(rows=40).to_csv(index=False).encode()
+
+
+def parquet_bytes():
+    pytest.importorskip("pyarrow")
+    file = io.BytesIO()
+    houses(rows=40).to_parquet(file, index=False)
+    return file.getvalue()
+
+
+def arff_bytes():
+    rows = [f"{i},{i % 3 / 7},{'xy'[i % 2]}" for i in range(30)]
+    header = "@relation r\n@attribute a real\n@attribute b real\n@attribute c {x,y}\n@data\n"
+    return (header + "\n".join(rows)).encode()
+
+
+TABLES = {"csv": csv_bytes, "parquet": parquet_bytes, "arff": arff_bytes}
+
+
+@st.composite
+def mutations(draw):
+    """A few changes to make to bytes: (kind, place as a share of the length, bytes)."""
+    kinds = st.sampled_from(["flip", "cut", "insert", "repeat", "drop"])
+    pieces = st.one_of(
+        st.binary(min_size=1, max_size=8),
+        st.sampled_from(
+            [b"\0", b'"', b"\n", b"nan", b"1e999", b"-" * 3, b"99999-99-99", b"{" * 9, b"\x1b[31m"]
+        ),
+    )
+    change = st.tuples(kinds, st.floats(0, 1), pieces)
+    return draw(st.lists(change, min_size=1, max_size=4))
+
+
+def mutated(content, changes):
+    for kind, share, piece in changes:
+        at = int(share * len(content))
+        end = at + len(piece)
+        content = {
+            "flip": content[:at] + piece + content[end:],
+            "cut": content[:at],
+            "insert": content[:at] + piece + content[at:],
+            "repeat": content[:at] + content[at:end] * 3 + content[end:],
+            "drop": content[:at] + content[end:],
+        }[kind]
+    return content
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("kind", TABLES)
+@FUZZ
+@given(changes=mutations())
+def test_tables_are_read_or_refused(tmp_path, kind, packed, changes):
+    content = TABLES[kind]()
+    content = mutated(gzip.compress(content) if packed else content, changes)
+    (tmp_path / "table").write_bytes(content)
+    try:
+        table = read_table_file(tmp_path / "table")
+    except ProxlinError:
+        return
+    assert isinstance(table.frame, pd.DataFrame)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fuzz") / "model"
+    fitted = fit_table(houses(rows=60), FitSettings(targets=("price",)))
+    save_model(fitted.model, folder)
+    return folder
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def places(tree, path=()):
+    """Every place in a tree of JSON, the root apart."""
+    entries = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in entries:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+def replaced(tree, path, value):
+    if not path:
+        return value
+    changed = dict(tree) if isinstance(tree, dict) else list(tree)
+    changed[path[0]] = replaced(tree[path[0]], path[1:], value)
+    return changed
+
+
+@FUZZ
+@given(data=st.data())
+def test_models_with_a_right_checksum_and_wrong_content_are_refused_or_predict(
+    model, tmp_path, data
+):
+    header = json.loads((model / "model.json").read_bytes())
+    header.pop("checksum")
+    path = data.draw(st.sampled_from(sorted(places(header), key=str)), label="place")
+    header = replaced(header, path, data.draw(PLAIN, label="value"))
+    (tmp_path / "model.json").write_bytes(dump_checked(header))
+    (tmp_path / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes())
+    try:
+        loaded = load_model(tmp_path)
+        predictions = loaded.predict(houses(rows=5))
+    except ProxlinError:
+        return
+    assert len(predictions) == 5
+
+
+def problem():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 3, generator=generator)
+    torch.manual_seed(0)
+    return Problem(linear_regressor(3, 1), (x, x[:, :1]), 1.0)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fuzz") / "kept"
+    minimize(problem(), "adam", max_iter=5, checkpoint=folder)
+    return folder
+
+
+@FUZZ
+@given(data=st.data())
+def test_checkpoints_with_a_right_checksum_and_wrong_content_are_refused_or_gone_on_from(
+    kept, tmp_path_factory, data
+):
+    (path,) = kept.glob("*.json")
+    content = json.loads(path.read_bytes())
+    content.pop("checksum")
+    tensors = load(path.with_suffix(".safetensors").read_bytes())
+    if data.draw(st.booleans(), label="change a tensor"):
+        name = data.draw(st.sampled_from(sorted(tensors)))
+        shape = data.draw(st.lists(st.integers(0, 3), max_size=2))
+        kind = data.draw(st.sampled_from([torch.float32, torch.int64, torch.bool, torch.uint8]))
+        tensors[name] = torch.zeros(shape, dtype=kind)
+    else:
+        place = data.draw(st.sampled_from(sorted(places(content), key=str)), label="place")
+        content = replaced(content, place, data.draw(PLAIN, label="value"))
+    raw = save(tensors)
+    if isinstance(content.get("tensors"), dict):
+        content["tensors"] = {"bytes": len(raw), "sha256": digest(raw)}
+    folder = tmp_path_factory.mktemp("kept")
+    (folder / path.name).write_bytes(dump_checked(content))
+    (folder / path.with_suffix(".safetensors").name).write_bytes(raw)
+    try:
+        result = minimize(problem(), "adam", max_iter=8, checkpoint=folder)
+    except ProxlinError:
+        return
+    assert np.isfinite(result.objective)
