@@ -1,0 +1,129 @@
+"""Low rank over the size of the errors: rows, columns and cells, by the defaults of each estimator.
+
+python -m benchmarks.breakdown_lowrank --seeds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from proxlin import RobustAutoencoder, RobustFactorization, RobustNMF, RobustPCA
+
+Matrix = NDArray[np.float64]
+SIZES = (1e1, 1e3, 1e5, 1e12)
+
+
+def relative(found: Matrix, clean: Matrix) -> float:
+    """||found - clean|| / ||clean||."""
+    return float(np.linalg.norm(found - clean) / np.linalg.norm(clean))
+
+
+def plane(seed: int, *, rank: int, columns: int, noise: float, n: int = 200) -> Matrix:
+    """Rows of low rank, with noise."""
+    rng = np.random.default_rng(seed)
+    low = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, columns))
+    return low + noise * rng.normal(size=low.shape)
+
+
+def factorization_rows(size: float, seed: int, share: float = 0.2) -> float:
+    """Relative error on clean rows, a share of the others wrong as a whole."""
+    return _rows(lambda x: _through(RobustFactorization(2, random_state=0), x), size, seed, share)
+
+
+def pca_rows(size: float, seed: int, share: float = 0.2) -> float:
+    """The same of RobustPCA."""
+    return _rows(lambda x: _through(RobustPCA(2), x), size, seed, share)
+
+
+def autoencoder_rows(size: float, seed: int, share: float = 0.2) -> float:
+    """The same of a linear RobustAutoencoder."""
+    return _rows(
+        lambda x: RobustAutoencoder(2, hidden=(), random_state=0).fit(x).reconstruct(x),
+        size,
+        seed,
+        share,
+    )
+
+
+def factorization_cells(size: float, seed: int) -> float:
+    """Median absolute error of an exact rank 3, a tenth of the cells wrong and a tenth missing."""
+    clean = plane(seed, rank=3, columns=30, noise=0.0)
+    return _cells(lambda x: _through(RobustFactorization(3, random_state=0), x), clean, size, seed)
+
+
+def nmf_cells(size: float, seed: int) -> float:
+    """The same of RobustNMF, parts with many zeros."""
+    rng = np.random.default_rng(seed)
+    parts = rng.exponential(size=(3, 30)) * (rng.random((3, 30)) < 0.5)
+    clean = rng.exponential(size=(200, 3)) @ parts
+    return _cells(lambda x: _through(RobustNMF(3, random_state=0), x), clean, size, seed)
+
+
+def factorization_columns(size: float, seed: int) -> float:
+    """Relative error on clean columns, a fifth of the columns wrong as a whole."""
+    x = plane(seed, rank=3, columns=30, noise=0.03)
+    clean, bad = x.copy(), np.arange(30) < 6
+    x[:, bad] += size * np.random.default_rng(seed + 100).normal(size=(len(x), 6))
+    model = RobustFactorization(3, robust="columns", p=2, random_state=0)
+    return relative(_through(model, x)[:, ~bad], clean[:, ~bad])
+
+
+def _rows(estimate: Callable[[Matrix], Matrix], size: float, seed: int, share: float) -> float:
+    x = plane(seed, rank=2, columns=12, noise=0.03)
+    clean, bad = x.copy(), np.arange(len(x)) < share * len(x)
+    x[bad] += size * np.random.default_rng(seed + 100).normal(size=(int(bad.sum()), 12))
+    return relative(estimate(x)[~bad], clean[~bad])
+
+
+def _cells(estimate: Callable[[Matrix], Matrix], clean: Matrix, size: float, seed: int) -> float:
+    rng = np.random.default_rng(seed + 100)
+    wrong, missing = rng.random(clean.shape) < 0.1, rng.random(clean.shape) < 0.1
+    x = np.where(wrong, size * np.abs(rng.normal(size=clean.shape)), clean)
+    return float(np.median(np.abs(estimate(np.where(missing, np.nan, x)) - clean)))
+
+
+def _through(model: RobustFactorization | RobustPCA, x: Matrix) -> Matrix:
+    found: Matrix = model.fit(x).inverse_transform(model.transform(x))
+    return found
+
+
+CASES: dict[str, Callable[[float, int], float]] = {
+    "RobustFactorization, 20 % of the rows": factorization_rows,
+    "RobustFactorization, 10 % of the cells": factorization_cells,
+    "RobustFactorization, 20 % of the columns": factorization_columns,
+    "RobustNMF, 10 % of the cells": nmf_cells,
+    "RobustPCA, 20 % of the rows": pca_rows,
+    "RobustAutoencoder (linear), 20 % of the rows": autoencoder_rows,
+}
+
+
+def main() -> None:
+    """Run, print and save."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    lines = {}
+    for name, error in CASES.items():
+        started = time.process_time()
+        errors = [[error(size, seed) for seed in range(arguments.seeds)] for size in SIZES]
+        seconds = (time.process_time() - started) / (len(SIZES) * arguments.seeds)
+        lines[name] = [*np.median(errors, axis=1), seconds]
+        print(name, *(f"{value:.3g}" for value in lines[name]), flush=True)
+    columns = [*(f"{size:g}" for size in SIZES), "seconds"]
+    frame = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(arguments.out / "breakdown-lowrank.csv")
+
+
+if __name__ == "__main__":
+    main()
