@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from proxlin import Lasso, NonNegative, Problem, Ridge
 from proxlin.errors import InvalidInputError, UnsupportedModuleError
@@ -178,3 +178,27 @@ def test_modules_without_a_row_wise_residual_are_refused(net, words):
 def test_constraint_reaches_the_penalty():
     problem = Problem(nn.Linear(3, 3), torch.randn(4, 3), constraint=NonNegative())
     assert bool((problem.penalty.project(problem.theta()) >= 0).all())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself
+def test_a_compiled_module_is_trained_as_the_one_inside():
+    net, x, y = regression()
+    problem = Problem(torch.compile(net), (x, y))
+    assert problem.module is net
+    assert problem.layout.names == ("weight", "bias")
+
+
+def test_fixed_batch_normalisation_is_a_map_of_each_row():
+    _, x, y = regression()
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).double()
+    net(5 + x)  # statistics of its own
+    net.eval()
+    problem = Problem(net, (x, y), 1)
+    expected = float((net(x) - y).detach().abs().sum(1).mean())
+    assert problem.objective(problem.theta()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_loader_is_refused_with_its_dataset_named():
+    net, x, y = regression()
+    with pytest.raises(InvalidInputError, match=r"loader\.dataset"):
+        Problem(net, DataLoader(TensorDataset(x, y)))

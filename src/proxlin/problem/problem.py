@@ -21,6 +21,7 @@ from proxlin.problem.residual import (
     check_residual,
     difference,
     read_parameters,
+    unwrapped,
 )
 from proxlin.problem.rows import Batch, Rows, as_rows, evenly_spread
 from proxlin.problem.scales import median
@@ -75,6 +76,7 @@ class Problem:
         chunk_rows: int | None = None,
     ) -> None:
         self.loss: RowLoss | Pinball = RowLoss(p) if loss is None else check_pinball(loss)
+        module = unwrapped(module)
         self.module = module
         self.shards: Shards = (
             data if isinstance(data, Shards) else Everywhere(as_rows(data), communicator())

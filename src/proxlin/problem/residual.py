@@ -45,6 +45,12 @@ def difference(module: nn.Module, x: Tensor, *target: Tensor) -> Tensor:
     return difference
 
 
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module that `torch.compile` was given: its graphs allow neither J d nor two passes."""
+    inner: nn.Module = getattr(module, "_orig_mod", module)
+    return inner
+
+
 def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
     """Where theta lies in the module, its type and its device."""
     if not isinstance(module, nn.Module):
@@ -60,10 +66,12 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
             f" got {listed}. Convert it with .to(...)."
         )
     for name, child in module.named_modules():
-        if isinstance(child, nn.modules.batchnorm._BatchNorm):
+        fixed = not child.training and getattr(child, "running_mean", None) is not None
+        if isinstance(child, nn.modules.batchnorm._BatchNorm) and not fixed:
             raise UnsupportedModuleError(
                 f"module {name or type(child).__name__!r} is a batch normalisation: its running"
-                " statistics mix rows and would never be updated; use GroupNorm or LayerNorm."
+                " statistics mix rows and would never be updated; use GroupNorm or LayerNorm, or"
+                " call its .eval() to keep the statistics that it has."
             )
     ((dtype, device),) = kinds
     return Layout.of(parameters), dtype, device

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from proxlin._checks import check_finite
 from proxlin.errors import InvalidInputError
@@ -147,6 +147,11 @@ def as_rows(data: Any) -> Rows:
         return TensorRows(data)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and isinstance(data, Dataset):
         return DatasetRows(data)
+    if isinstance(data, DataLoader):
+        raise InvalidInputError(
+            "data must be rows that can be taken by number; got a DataLoader. Pass loader.dataset,"
+            " for batches are drawn by the method, or step through it with proxlin.optim.Probed."
+        )
     raise InvalidInputError(
         "data must be a tensor, a tuple of tensors (rows first), arrays mapped from files or a"
         f" map-style torch Dataset; got {type(data).__name__}. Convert arrays with torch.as_tensor."
