@@ -17,7 +17,7 @@ ANSWERS = pd.read_csv(Path(__file__).parent / "robustbase" / "answers.csv")
 AMBIGUOUS = {"SiegelsEx", "condroz", "toxicity"}
 
 
-def planted(n, features, share, kind, seed=0, size=10.0):
+def planted(n, features, share, kind, *, seed=0, size=10.0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, features))
     coef = rng.normal(size=features)
@@ -63,7 +63,7 @@ def test_the_size_of_errors_does_not_matter(n, features, share, kind):
 def test_errors_are_near_those_of_the_good_rows_alone(share, kind):
     ours, best = [], []
     for seed in range(5):
-        x, y, coef, bad = planted(300, 5, share, kind, seed)
+        x, y, coef, bad = planted(300, 5, share, kind, seed=seed)
         ours.append(error(RobustRegressor().fit(x, y), coef))
         best.append(least_squares_error(x[~bad], y[~bad], coef))
     assert np.mean(np.square(ours)) <= 1.4**2 * np.mean(np.square(best))
@@ -73,7 +73,7 @@ def test_errors_are_near_those_of_the_good_rows_alone(share, kind):
 def test_clean_rows_cost_little(n, features):
     ours, best = [], []
     for seed in range(8):
-        x, y, coef, _ = planted(n, features, 0.0, "none", seed)
+        x, y, coef, _ = planted(n, features, 0.0, "none", seed=seed)
         ours.append(error(RobustRegressor().fit(x, y), coef))
         best.append(least_squares_error(x, y, coef))
     assert np.mean(ours) <= 1.08 * np.mean(best)  # 1.026 in the limit
@@ -89,7 +89,7 @@ def test_tables_of_robustbase_have_the_answers_of_r(name):
     flagged = set(np.flatnonzero(model.outliers_).tolist())
     away, different = [], []
     for _, answer in answers[answers["method"].isin(["MM", "KS2014", "LTS"])].groupby("method"):
-        value = {kind: part for kind, part in answer.groupby("kind")}
+        value = dict(list(answer.groupby("kind")))
         errors = value["error"]["value"].to_numpy() if "error" in value else np.zeros(0)
         if len(errors) == len(coef):
             distance = np.abs(coef - value["coef"]["value"].to_numpy())
@@ -108,7 +108,9 @@ def test_false_flags_stay_rare(n, features):
     """0.6 % are documented; no more than four standard errors above 1.5 times that."""
     tables = max(2, 2000 // n)
     flags = [
-        RobustRegressor().fit(*planted(n, features, 0.0, "none", 100 + seed)[:2]).outliers_.mean()
+        RobustRegressor()
+        .fit(*planted(n, features, 0.0, "none", seed=100 + seed)[:2])
+        .outliers_.mean()
         for seed in range(tables)
     ]
     rows = n * tables

@@ -66,9 +66,13 @@ def read_regular(path: Path) -> bytes:
         handle = os.open(path, flags)  # a pipe without a writer does not wait
     except ValueError as cause:
         raise OSError(errno.EINVAL, str(cause), repr(str(path))) from cause
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
         return file.read()
 
 

@@ -172,10 +172,23 @@ def test_paths_that_hold_no_table(tmp_path):
         read_table_file(tmp_path / "none.csv")
     with pytest.raises(InvalidInputError, match="is a folder"):
         read_table_file(tmp_path)
-    with pytest.raises(InvalidInputError, match="is a device"):
+    with pytest.raises(InvalidInputError, match="no regular file"):
         read_table_file("/dev/zero")
     (tmp_path / "half.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" * 99)[:-12])
     with pytest.raises(InvalidInputError, match="cannot be unpacked"):
         read_table_file(tmp_path / "half.csv.gz")
     with pytest.raises(InvalidInputError, match="separator must be one of"):
         read_table_file(tmp_path / "none.csv", separator="x")
+
+
+@pytest.mark.parametrize("limit", [10, 10**9])
+def test_the_longest_cell_does_not_hang_on_what_others_set_for_the_process(limit):
+    before = csv.field_size_limit(limit)
+    try:
+        table = parse_csv(b"a,b\n" + b"x" * 1000 + b",1\ny,2\n", None)
+        assert table.frame["a"].str.len().tolist() == [1000, 1]
+        with pytest.raises(InvalidInputError, match="more than 131,072 characters"):
+            parse_csv(b"a,b\n" + b"x" * 200_000 + b",1\ny,2\n", None)
+        assert csv.field_size_limit() == limit
+    finally:
+        csv.field_size_limit(before)

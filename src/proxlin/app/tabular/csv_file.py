@@ -8,6 +8,8 @@ import io
 import re
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +67,7 @@ _MARKS = (  # the longer mark first: that of UTF-32 begins like that of UTF-16
 _UNDEFINED = bytes((0x81, 0x8D, 0x8F, 0x90, 0x9D))  # in cp1252
 _LOOK = 1 << 16  # bytes or characters that tell the make of the file
 _LINES = 200
+_LONGEST_CELL = 131_072  # characters
 
 
 def find_encoding(content: bytes) -> str:
@@ -131,6 +134,17 @@ def _header(sample: str, separator: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in first)
 
 
+@contextmanager
+def _own_cell_limit() -> Iterator[None]:
+    """The longest cell is ours to say; the limit of `csv` is the whole process's, and anybody's."""
+    before = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+@_own_cell_limit()
 def _rows(sample: str, separator: str) -> list[list[str]]:
     reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
     try:
@@ -234,6 +248,7 @@ def _names(header: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return names, notes
 
 
+@_own_cell_limit()
 def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple[int, int]:
     """The number of rows below the header, and of those with too few cells."""
     text = io.TextIOWrapper(io.BytesIO(content), encoding=encoding, newline="")
@@ -255,7 +270,7 @@ def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple
     except csv.Error as cause:
         raise InvalidInputError(
             f"line {reader.line_num:,} has a quote that does not end, or a cell of more than"
-            f" {csv.field_size_limit():,} characters."
+            f" {_LONGEST_CELL:,} characters."
         ) from cause
     return rows, short
 
