@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
         "least squares": LinearRegression(),
         "Huber": HuberRegressor(max_iter=1000),
         "absolute errors": QuantileRegressor(alpha=0),
-        "RobustRegressor": RobustRegressor(leverage="auto", reweight=True),
+        "RobustRegressor": RobustRegressor(),
     }
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()

@@ -24,6 +24,7 @@ SECTIONS = {
         "robust_regression",
         "wrong_features",
         "curved_relation",
+        "quantiles_and_intervals",
         "feature_selection",
         "dirty_table",
     ),
