@@ -12,7 +12,17 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PACKAGES = ("", ".data", ".errors", ".estimators", ".models", ".prox", ".report", ".terms")
+PACKAGES = (
+    "",
+    ".data",
+    ".errors",
+    ".estimators",
+    ".models",
+    ".optim",
+    ".prox",
+    ".report",
+    ".terms",
+)
 
 
 class Page(HTMLParser):
