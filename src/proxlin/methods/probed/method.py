@@ -277,7 +277,9 @@ class Probed:
             promise = float(mean @ direction)
             # Were A at least C, the slope m could promise no more than the loss that there is: a
             # larger m^T A^{-1} m proves A too small along m by that factor, and it is raised by it.
-            raised = max(1.0, promise / state.loss) if state.loss > 0 else 1.0
+            # Only blocks leave out what couples parameters; a dense A is at most too young.
+            too_small = state.layered and promise > state.loss > 0
+            raised = promise / state.loss if too_small else 1.0
             return -(length / raised) * direction, length**2 * promise / raised
         step, state.dual = proximal_step(
             state.curvature, problem.penalty.rest, state.theta, state.dual, state.split,
