@@ -29,6 +29,7 @@ from proxlin.estimators.robust_linear import (
     fit_robust_linear,
     judge_residuals,
 )
+from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import CUTOFF, OutlierScale
@@ -71,6 +72,10 @@ class RegressionLearner(RobustBase):
     scale_: NDArray[np.float64]  # of a linear model
     row_weights_: Weights
     _judged_: Judged | None  # while fitting: the rows against a fit that judged them itself
+    _held_: NDArray[np.bool_] | None  # while fitting: rows that no net was trained on
+    _training_score_: NDArray[np.float64]  # robust R2 of a linear model, target by target
+    _errors_: NDArray[np.float64] | None  # standard errors of the default linear fit
+    _calibration_: NDArray[np.float64]  # (rows, targets) |residual| of good rows left out
     _flat_: bool  # whether y came as a vector
     _features_: RobustScaling
     _targets_: RobustScaling
@@ -116,7 +121,7 @@ class RegressionLearner(RobustBase):
         run = _Run((x, columns), scaled, (features, targets), weights, seed, checkpoint)
         self.row_weights_ = np.ones(len(x))
         self.chosen_ = "linear" if self._linear else "net"
-        self._judged_ = None
+        self._judged_ = self._errors_ = self._held_ = None
         if self._linear:
             self.result_ = self._learn_line(run, share)
         elif self._reweighted:
@@ -124,7 +129,7 @@ class RegressionLearner(RobustBase):
         else:
             self.result_ = self._solve(run, self.row_weights_, share)
         self._score_training(x, columns, weights)
-        del self._judged_
+        del self._judged_, self._held_
 
     def _learn_line(self, run: _Run, share: float) -> Result:
         """The majority's linear fit, or with settings of one's own the fit to its trusted rows."""
@@ -141,10 +146,10 @@ class RegressionLearner(RobustBase):
         return replace(result, remarks=(*line.result.remarks, *result.remarks))
 
     def _robust_line(self, run: _Run, rows: NDArray[np.bool_] | None = None) -> RobustLinear:
-        """The majority's linear fit to these rows, in scaled targets."""
+        """The majority's linear fit to these rows, in their own units."""
         kept = np.ones(len(run.rows[0]), dtype=bool) if rows is None else rows
         return fit_robust_linear(
-            run.data[0][kept], run.data[1][kept],
+            run.rows[0][kept], run.rows[1][kept],
             None if run.weights is None else run.weights[kept],
             intercept=self.fit_intercept,
             leverage=bool(self.leverage),
@@ -154,9 +159,11 @@ class RegressionLearner(RobustBase):
     def _take(self, run: _Run, line: RobustLinear) -> Result:
         """Keep this linear fit as the model."""
         self._features_, self._targets_ = run.scalings
-        self._keep_linear(line.coef, line.intercept, line.strength)
+        self.coef_ = line.coef[0] if self._flat_ else line.coef
+        self.intercept_ = float(line.intercept[0]) if self._flat_ else line.intercept
+        self.alpha_ = line.strength
         self.row_weights_ = line.trust.mean(axis=1)
-        self._judged_ = line.judged
+        self._judged_, self._errors_ = line.judged, line.errors
         return line.result
 
     def _learn_net(self, run: _Run, share: float) -> Result:
@@ -167,9 +174,10 @@ class RegressionLearner(RobustBase):
         """
         held = self._held_rows(run)
         line = self._robust_line(run, None if held is None else ~held)
-        off = run.data[1] - (run.data[0] @ line.coef.T + line.intercept)
+        off = run.rows[1] - (run.rows[0] @ line.coef.T + line.intercept)
         trust = bisquare_weight((np.abs(off) / line.judged.scale).max(axis=1) / (2 * EFFICIENT))
-        run.held = held
+        off = np.ascontiguousarray(off / run.scalings[1].scale, dtype=np.float64)
+        run.held = self._held_ = held
         result = self._solve(run, trust, share)
         if result.status not in _ENDED:  # a net on weights of half a net is no use
             trust = row_weights(self._norms(*run.rows), size=_typical(run.data[1]))
@@ -330,6 +338,8 @@ class RegressionLearner(RobustBase):
     def _score_training(self, x: Array, y: Array, weights: Weights | None) -> None:
         if self.chosen_ == "net":
             self._record(self.result_, self._norms(x, y), size=_typical(self._targets_.apply(y)))
+            unseen = ~self.outliers_ & (True if self._held_ is None else self._held_)
+            self._calibration_ = np.abs(self._predict(x) - y)[unseen]
             return
         judged = self._judged_
         if judged is None:
@@ -337,8 +347,12 @@ class RegressionLearner(RobustBase):
             judged = judge_residuals(
                 self._features_.apply(x), residual, weights, self.row_weights_,
                 intercept=self.fit_intercept, size=_typical(self._targets_.apply(y)),
-            )  # fmt: skip
-        self.scale_ = judged.scale * self._targets_.scale
+            ).times(self._targets_.scale)  # fmt: skip
+        self.scale_ = judged.scale
+        self._training_score_ = robust_r2_score(
+            y, self._predict(x), sample_weight=weights, multioutput="raw_values"
+        )
+        self._calibration_ = judged.left_out[judged.distance.max(axis=1) <= judged.cutoff]
         outlier_scale = OutlierScale(0.0, judged.cutoff / CUTOFF)
         self._record(self.result_, judged.distance.max(axis=1), scale=outlier_scale)
 

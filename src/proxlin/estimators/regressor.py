@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_flag, check_interval, check_non_negative
+from proxlin._checks import check_flag, check_interval, check_non_negative, check_open_interval
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import Checkpoint, check_factory, check_widths, named_regularizer
 from proxlin.estimators.net_fit import ModuleFactory
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression_learner import RegressionLearner
+from proxlin.estimators.regression_summary import RegressionSummary
 from proxlin.estimators.reservoir import Reservoir
+from proxlin.estimators.robust_linear import FALSE_FLAGS
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.tables import Array, read_pair, read_table, read_weights
 from proxlin.methods import Method
@@ -217,6 +219,54 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """`robust_r2_score` of the predictions, which wrong rows among these cannot turn around."""
         return float(robust_r2_score(y, self.predict(X), sample_weight=sample_weight))
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper ends that hold a new good row's target with this probability.
+
+        Conformal: the prediction, more or less the quantile of residuals of good training rows that
+        had no part in their own prediction (left out one by one for linear models, held out for
+        nets). New rows must be drawn as the good training rows were; wrong ones are not covered,
+        and rows taken for wrong although they are good (0.6 %) are made up for.
+        """
+        check_is_fitted(self)
+        check_open_interval("coverage", coverage, 0, 1)
+        rows = len(self._calibration_)
+        level = min(coverage / (1.0 - FALSE_FLAGS), 1.0) * (rows + 1) / max(1, rows)
+        if level > 1.0:
+            raise InvalidInputError(
+                f"coverage={coverage:g} needs more than {rows} good rows outside of the fit; lower"
+                " it, or fit more rows."
+            )
+        reach = np.quantile(self._calibration_, level, axis=0, method="inverted_cdf")
+        middle = self.predict(X)
+        reach = reach[0] if self._flat_ else reach
+        return middle - reach, middle + reach
+
+    def summary(self, coverage: float = 0.95) -> RegressionSummary:
+        """Coefficients with standard errors and intervals, scale, robust R2, rows without weight.
+
+        For linear models by the default settings; print it, or take its `frame()`.
+        """
+        check_is_fitted(self)
+        check_open_interval("coverage", coverage, 0, 1)
+        if self.chosen_ != "linear" or self._errors_ is None:
+            raise CombinationError(
+                "summary is for linear models with p, regularizer and constraint left to their"
+                " defaults: standard errors of other fits are not known. Fit RobustRegressor()."
+            )
+        features = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        names = [name if isinstance(name, str) else f"x{name}" for name in features]
+        coef = self.coef_.reshape(-1, self.n_features_in_)
+        table = np.column_stack([np.atleast_1d(self.intercept_), coef])
+        first = 0 if self.fit_intercept else 1
+        return RegressionSummary(
+            ("intercept", *names)[first:],
+            ("y",) if len(coef) == 1 else tuple(f"y{j}" for j in range(len(coef))),
+            table[:, first:], self._errors_[:, first:], self.scale_, self.row_weights_,
+            self._training_score_, self.result_, coverage,
+        )  # fmt: skip
 
     def outlier_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
         """The outlier score of each row, on the scale of the training rows; beyond 3.5 is one."""

@@ -73,6 +73,9 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
             "target_scaling": np.stack([estimator._targets_.center, estimator._targets_.scale]),
             "row_weights": estimator.row_weights_,
         }
+        arrays["calibration"] = estimator._calibration_
+        if estimator._errors_ is not None:
+            arrays |= {"errors": estimator._errors_, "score": estimator._training_score_}
         if estimator.chosen_ == "linear":
             arrays |= {
                 "coef": estimator.coef_,
@@ -131,6 +134,10 @@ def _restore_regressor(
     estimator._targets_ = RobustScaling(*arrays["target_scaling"].numpy())
     estimator.row_weights_ = arrays["row_weights"].numpy()
     estimator.chosen_ = values["chosen"]
+    estimator._calibration_ = arrays["calibration"].numpy()
+    estimator._errors_ = arrays["errors"].numpy() if "errors" in arrays else None
+    if "score" in arrays:
+        estimator._training_score_ = arrays["score"].numpy()
     if estimator.chosen_ == "linear":
         estimator.coef_, estimator.scale_ = arrays["coef"].numpy(), arrays["scale"].numpy()
         intercept = arrays["intercept"].numpy()
