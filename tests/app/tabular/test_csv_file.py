@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxlin.app.tabular import read_table_file
 from proxlin.app.tabular.csv_file import parse_csv
+from proxlin.app.tabular.numbers import find_numbers, read_numbers
 from proxlin.errors import InvalidInputError
 
 ROWS = [["a", "größe", "c d"], ["1", "x", "2.5"], ["2", "né, ok", ""], ["3", 'q"q', "1e3"]]
@@ -192,3 +193,21 @@ def test_the_longest_cell_does_not_hang_on_what_others_set_for_the_process(limit
         assert csv.field_size_limit() == limit
     finally:
         csv.field_size_limit(before)
+
+
+@pytest.mark.parametrize("stray", ["", "oops", "1,5"])
+def test_three_decimals_stay_decimals_whatever_else_the_column_holds(stray):
+    cells = [*(["1.125", "2.250", "3.375"] * 30), stray]
+    table = parse_csv("\n".join(["x;y", *(f"{cell};1" for cell in cells)]).encode())
+    numbers = find_numbers(table.frame["x"], comma_decimals=table.comma_decimals)
+    np.testing.assert_array_equal(numbers.values[:3], [1.125, 2.25, 3.375])
+
+
+def test_points_between_thousands_stay_so_in_a_file_without_any_comma():
+    trained = parse_csv("\n".join(["x;y", *["1.125,5;1", "2.250;1"] * 30]).encode())
+    numbers = find_numbers(trained.frame["x"], comma_decimals=True)
+    np.testing.assert_array_equal(numbers.values[:2], [1125.5, 2250])
+    later = parse_csv(b"x;y\n1.125;1\n2.250;1\n")
+    np.testing.assert_array_equal(
+        read_numbers(later.frame["x"], numbers.reading).values, [1125, 2250]
+    )

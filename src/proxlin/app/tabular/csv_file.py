@@ -8,11 +8,12 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from proxlin.errors import InvalidInputError
@@ -188,6 +189,7 @@ def _decodable(content: bytes, encoding: str) -> str:
 MISSING_MARKS = ("?", "-", "--", ".", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!")
 
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\Z")
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(\.\d{3})+")
 _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 
 
@@ -201,11 +203,17 @@ def parse_csv(content: bytes, separator: str | None = None) -> RawTable:
     layout = find_layout(content, encoding, separator)
     if not layout.header:
         raise InvalidInputError("it is empty; the first line must hold the names of the columns.")
-    names, notes = _names(layout.header)
+    names, notes = column_names(layout.header)
     rows, short = _measure(content, encoding, layout.separator, len(names))
     if not rows:
         raise InvalidInputError("it has names of columns but no rows.")
     frame = _cells(content, encoding, layout.separator, names)
+    doubtful = _with_three_decimals(frame) if layout.separator == ";" else []
+    if doubtful:  # 1.125 may be a thousand times as large: their text decides, as in other files
+        texts = _cells(content, encoding, layout.separator, names, as_text=doubtful)
+        for name in doubtful:
+            if _may_be_thousands(texts[name]):
+                frame[name] = texts[name]
     if len(frame) != rows:
         raise InvalidInputError(
             f"its quotes do not pair up: {rows} or {len(frame)} rows, depending on how they are"
@@ -220,7 +228,7 @@ def parse_csv(content: bytes, separator: str | None = None) -> RawTable:
     return RawTable(frame, tuple(notes), comma_decimals=layout.separator == ";")
 
 
-def _names(header: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def column_names(header: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """A name for each column, each once."""
     if all(_NUMBER.match(name) for name in header):
         raise InvalidInputError(
@@ -275,7 +283,28 @@ def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple
     return rows, short
 
 
-def _cells(content: bytes, encoding: str, separator: str, names: list[str]) -> pd.DataFrame:
+def _with_three_decimals(frame: pd.DataFrame) -> list[str]:
+    """The columns whose numbers all have three decimals or none."""
+    names = []
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):
+        if pd.api.types.is_float_dtype(kind):
+            values = frame[name].to_numpy()
+            values = values[np.isfinite(values) & (values != np.floor(values))]
+            thousands = values * 1000
+            if len(values) and bool((np.abs(thousands - np.round(thousands)) < 1e-6).all()):
+                names.append(str(name))
+    return names
+
+
+def _may_be_thousands(texts: pd.Series[Any]) -> bool:
+    """Whether every point has three digits behind it, as one between thousands has."""
+    pointed = texts[texts.str.contains(".", regex=False, na=False)].str.strip()
+    return bool(pointed.str.fullmatch(_THOUSANDS).all())
+
+
+def _cells(
+    content: bytes, encoding: str, separator: str, names: list[str], as_text: Sequence[str] = ()
+) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pd.errors.ParserWarning)  # cells beyond the last name
@@ -285,7 +314,8 @@ def _cells(content: bytes, encoding: str, separator: str, names: list[str]) -> p
                 encoding=encoding,
                 header=0,
                 names=names,
-                usecols=range(len(names)),
+                usecols=list(as_text) or range(len(names)),
+                dtype=dict.fromkeys(as_text, str),
                 index_col=False,
                 na_values=list(MISSING_MARKS),
                 skipinitialspace=True,

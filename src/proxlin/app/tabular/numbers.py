@@ -19,6 +19,7 @@ Vector = NDArray[np.float64]
 LARGEST = 1e150  # beyond it squares overflow; such a cell is a mistake or a mark for "none"
 
 _SHARE = 0.95  # of the known cells that must be numbers
+_COMMAS = 0.2  # of the cells with a point or comma that must show how points are meant
 _LOOK = 1000  # cells that tell whether a way of reading is worth trying
 _FORMS_OF_TWO = 12  # texts that two words can be written as: yes, Yes, YES, with spaces
 _MARKS = " \t\u00a0\u202f$€£¥%"  # currencies and the like around a number
@@ -60,7 +61,7 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
         return None
     if cells.are_truths():
         return cells.read(Reading("truth"))
-    commas = (comma_decimals, not comma_decimals)
+    commas = (comma_decimals, not comma_decimals) if cells.show_commas() else (False,)
     readings = [*(Reading("number", comma) for comma in commas), Reading("date")]
     some = cells.sample()
     tries = [
@@ -119,6 +120,17 @@ class TextCells:
         """Whether the texts are two different words for yes and no."""
         few = {text.lower() for text in self.texts[:_FORMS_OF_TWO]}
         return len(self.texts) <= _FORMS_OF_TWO and len(few) == 2 and few <= _TRUTH.keys()
+
+    def show_commas(self) -> bool:
+        """Whether enough cells have a comma, or points that can only part thousands.
+
+        1.125 alone is one and an eighth, as in a file whose cells are all numbers; one stray text
+        or comma must not make it a thousand times as large.
+        """
+        marked = np.array([*("," in text or "." in text for text in self.texts), False])
+        sure = np.array([*("," in text or text.count(".") > 1 for text in self.texts), False])
+        count = int(marked[self.codes].sum())
+        return count == 0 or int(sure[self.codes].sum()) >= _COMMAS * count
 
     def sample(self) -> TextCells:
         """Some of the cells, evenly spread: reading a million texts in vain takes its time."""
