@@ -74,10 +74,11 @@ Part = Text | Code | Facts | Tiles | Table | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A titled piece of a report."""
+    """A titled piece of a report; a folded one shows its title until somebody opens it."""
 
     title: str
     parts: Sequence[Part]
+    folded: bool = False
 
     def __post_init__(self) -> None:
         _check_text("Section(title=...)", self.title)

@@ -48,7 +48,9 @@ def test_fit_just_works_and_says_what_it_did(run, house_file, tmp_path):
     assert metrics["targets"] == ["price"]
     assert {error["predictor"] for error in metrics["errors"]} >= {"proxlin", "least squares"}
     assert any("category" in note for note in metrics["notes"])
-    assert metrics["settings"]["estimator"]["p"] == 1.0
+    assert metrics["settings"]["model"] == "auto"
+    assert {family["family"] for family in metrics["families"]} == {"linear", "additive", "trees"}
+    assert set(metrics["importances"]) == {"area", "rooms", "town"}
     assert len(pd.read_csv(tmp_path / "m" / "predictions.csv")) == 24
 
 
@@ -71,8 +73,24 @@ def test_predict_in_any_order_of_columns(run, model, house_file, tmp_path):
     assert found["row"].tolist() == list(range(1, 121))
     assert (found["price"] - frame["price"]).abs().median() < 5000
     assert "Not used: 'extra'." in error
-    run("predict", model, house_file, "--out", tmp_path / "p.csv", "--quiet")
+    run("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv", "--quiet")
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv"), found)
+
+
+def test_predictions_can_be_joined_and_have_bounds_and_scores(run, model, house_file, tmp_path):
+    options = ("--id", "town,area", "--interval", "0.9", "--out", tmp_path / "p.csv", "--quiet")
+    code, _, error = run("predict", model, house_file, *options)
+    assert code == 0, error
+    table, frame = pd.read_csv(tmp_path / "p.csv"), pd.read_csv(house_file)
+    headings = ["row", "town", "area", "predicted price", "price low", "price high"]
+    assert list(table.columns) == [*headings, "outlier score"]
+    pd.testing.assert_frame_equal(table[["town", "area"]], frame[["town", "area"]])
+    inside = (table["price low"] <= frame["price"]) & (frame["price"] <= table["price high"])
+    assert 0.8 <= inside[12:].mean() <= 1
+    assert (table["outlier score"][:12] > 3.5).all()
+    code, _, error = run("predict", model, house_file, "--id", "twon")
+    assert code == 2
+    assert "Did you mean 'town'" in error
 
 
 def test_outliers_by_score_with_what_was_expected(run, model, house_file, tmp_path):
@@ -308,19 +326,19 @@ def test_messages_are_short_and_harmless_whatever_the_names(run, tmp_path):
 def test_a_linear_model_needs_no_checkpoint(run, house_file, tmp_path):
     code, out, error = run("fit", house_file, "--targets", "price", "--checkpoint", tmp_path)
     assert (code, out) == (2, "")
-    assert "--checkpoint keeps the training of nets" in error
+    assert "--checkpoint keeps the training of one net" in error
 
 
 def test_r2_is_shown_in_plain_decimals(run, tmp_path):
     # Least squares follows the bad rows so far that its r2 is hugely negative.
     frame = houses(bad=0)
     frame.to_csv(tmp_path / "test.csv", index=False)
-    frame.loc[:11, "price"] *= 1e6
+    frame.loc[:11, "price"] *= 1e4
     frame.to_csv(tmp_path / "t.csv", index=False)
     code, out, error = run("fit", tmp_path / "t.csv", "--targets", "price", "--out", tmp_path / "m",
-                           "--test", tmp_path / "test.csv")  # fmt: skip
+                           "--model", "linear", "--test", tmp_path / "test.csv")  # fmt: skip
     assert code == 0, error
     shown = [line.split("│")[-2].strip() for line in out.splitlines() if "│ price" in line]
-    assert len(shown) == 3
-    assert all(set(text) <= set("-.0123456789") for text in shown)
-    assert float(shown[2]) < -1e6
+    assert len(shown) == 5
+    assert all(set(text) <= set("-.,0123456789") for text in shown)
+    assert float(shown[2].replace(",", "")) < -1e3

@@ -28,7 +28,7 @@ def test_columns_that_say_nothing(line):
 
 def test_far_features_unless_leverage_is_looked_at(line):
     line["x"][:3] = 1e6
-    assert "'x' hold(s) cells more than 100" in told(line)
+    assert "'x' hold(s) cells more than 100" in told(line, model="linear")
     assert "robust deviations" not in told(line, leverage=True)
 
 
@@ -41,7 +41,7 @@ def test_a_table_with_more_columns_than_rows():
     generator = np.random.default_rng(0)
     frame = pd.DataFrame(generator.normal(size=(60, 100))).rename(columns="x{}".format)
     frame["y"] = frame["x0"] + 0.1 * generator.normal(size=60)
-    assert "knows its own rows too well" in told(frame, regularizer="none")
+    assert "knows its own rows too well" in told(frame, regularizer="none", model="linear")
 
 
 def test_few_rows_make_errors_and_scores_uncertain(line):
@@ -55,3 +55,16 @@ def test_few_rows_make_errors_and_scores_uncertain(line):
     assert of(100) == ""
     # Without test rows another sentence says that the errors are of rows already seen.
     assert "test row(s)" not in of(12, test_share=0.0)
+
+
+def test_a_column_that_gives_the_target_away(line):
+    assert "'copy' puts the rows in the order of 'y'" in told({**line, "copy": np.exp(line["y"])})
+
+
+def test_rows_in_the_order_of_time(line):
+    line["y"] += 2 * np.sin(np.arange(300) / 30)
+    assert "in the same direction" in told(line, model="linear")
+
+
+def test_a_line_where_a_curve_is_needed(line):
+    assert "Try --model auto" in told({**line, "y": line["x"] ** 2}, model="linear")

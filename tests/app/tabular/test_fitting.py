@@ -61,9 +61,24 @@ def test_the_encoding_knows_the_training_rows_alone():
     changed = frame.copy()
     changed.loc[first.test.rows - 1, ["area", "price"]] *= 100
     second = fit_table(RawTable(changed), FitSettings(targets=("price",)))
-    assert second.model.encoding == first.model.encoding
+    assert second.tested.encoding == first.tested.encoding
     new = houses(20, seed=3)
-    pd.testing.assert_frame_equal(second.model.predict(new), first.model.predict(new))
+    pd.testing.assert_frame_equal(second.tested.predict(new), first.tested.predict(new))
+
+
+@pytest.mark.parametrize("model", ["auto", "linear"])
+def test_the_model_is_fitted_again_to_all_rows_but_never_to_a_test_table(model):
+    frame = houses()
+    settings = FitSettings(targets=("price",), model=model)
+    split = fit_table(RawTable(frame), settings)
+    changed = frame.copy()
+    changed.loc[split.test.rows - 1, "price"] *= 1.5
+    other = fit_table(RawTable(changed), settings)
+    new = houses(20, seed=3)
+    assert (other.model.predict(new)["price"] != split.model.predict(new)["price"]).all()
+    assert "fitted to all of these rows" in split.tested_on
+    apart = fit_table(RawTable(frame), settings, test=RawTable(houses(30, seed=1)))
+    assert apart.model is apart.tested
 
 
 def test_targets_are_scaled_as_they_are_read_even_if_a_test_row_decides_how():
@@ -98,21 +113,23 @@ def test_a_test_table_of_its_own_and_no_test_rows_at_all():
     assert len(summary.fitted.train.rows) == 120
     assert len(summary.fitted.test.rows) == 30
     seen = outcome_of(houses(), targets=("price",), test_share=0.0)
-    assert "has seen" in seen.fitted.tested_on
+    assert "held out in turn" in seen.fitted.tested_on
+    linear = outcome_of(houses(), targets=("price",), test_share=0.0, model="linear")
+    assert "has seen" in linear.fitted.tested_on
     assert len(seen.predictions()) == 120
 
 
 def test_many_columns_for_few_rows_get_a_ridge_and_it_is_said():
     generator = np.random.default_rng(0)
     frame = pd.DataFrame(generator.normal(size=(30, 20))).rename(columns="x{}".format)
-    fitted = fit_table(RawTable(frame), FitSettings(targets=("x0",)))
+    fitted = fit_table(RawTable(frame), FitSettings(targets=("x0",), model="linear"))
     assert any("ridge" in note for note in fitted.notes)
     assert fitted.model.estimator.regularizer == "ridge"
 
 
 def test_an_identifier_is_used_if_there_is_nothing_else():
     frame = pd.DataFrame({"x": range(30), "y": [2.0 * x + 1 for x in range(30)]})
-    fitted = fit_table(RawTable(frame), FitSettings(targets=("y",)))
+    fitted = fit_table(RawTable(frame), FitSettings(targets=("y",), model="linear"))
     np.testing.assert_allclose(fitted.model.predict(frame)["y"], frame["y"], atol=1e-6)
     several = frame.assign(z=np.sin(frame["x"]))
     assert "'x' is left out" in fit_table(RawTable(several), FitSettings(targets=("y",))).notes[0]
@@ -131,7 +148,7 @@ def test_predictions_hold_targets_residuals_and_scores():
 
 def test_the_report_escapes_what_comes_from_the_table():
     frame = houses().rename(columns={"area": "<script>alert(1)</script>", "price": "$x_{ % ß 価"})
-    summary = outcome_of(frame, targets=("$x_{ % ß 価",))
+    summary = outcome_of(frame, targets=("$x_{ % ß 価",), model="linear")
     page = fit_report(summary, "proxlin fit t.csv")
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)" in page
@@ -173,8 +190,9 @@ def test_bad_settings_are_refused_in_a_sentence(settings, told):
 
 def test_pandas_tables_whatever_their_index_and_names():
     frame = houses().set_index(np.arange(120)[::-1] * 3).rename(columns={"rooms": 7})
-    found = fit_table(frame, FitSettings(targets=("price",)), test=frame)
-    known = fit_table(RawTable(houses()), FitSettings(targets=("price",), test_share=0.0))
+    settings = {"targets": ("price",), "model": "linear"}
+    found = fit_table(frame, FitSettings(**settings), test=frame)
+    known = fit_table(RawTable(houses()), FitSettings(**settings, test_share=0.0))
     np.testing.assert_array_equal(found.model.estimator.coef_, known.model.estimator.coef_)
     judged = found.model.judge(frame)
     assert found.model.explain(frame, judged.worst(1), judged)[0].row <= 12

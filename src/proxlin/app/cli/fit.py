@@ -15,7 +15,7 @@ from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.session import Interrupts, leads
 from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import FitSettings, fit_table, read_table_file
-from proxlin.app.tabular.columns import show_plain
+from proxlin.app.tabular.columns import show_figure
 from proxlin.app.tabular.fit_report import fit_report, lead
 from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.app.tabular.model_folder import check_destination, write_folder
@@ -23,6 +23,7 @@ from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods.contract import Status
 from proxlin.problem.loss import Exponent
 
+_MOST_NOTES = 12
 _INTERRUPTED = "Interrupted: nothing was written."
 _BEST_SO_FAR = "Interrupted: training ended early; the best model until then was written."
 _KEPT = "Interrupted: no model was written; the same command goes on from the checkpoint."
@@ -37,7 +38,9 @@ def fit(
     features: Annotated[str | None, typer.Option(help="Use only these columns.")] = None,
     drop: Annotated[str | None, typer.Option(help="Leave these columns out.")] = None,
     p: Annotated[str, typer.Option(help="Norm of a row's errors: a number >= 1, inf, mse.")] = "1",
-    model: Annotated[str | None, typer.Option(help="linear, mlp or autoencoder.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="auto, linear, additive, trees, net, mlp or autoencoder.")
+    ] = None,
     hidden: Annotated[str | None, typer.Option(help="Widths of layers, such as 64,64.")] = None,
     code: Annotated[int | None, typer.Option(help="Width of an autoencoder's code.")] = None,
     regularizer: Annotated[
@@ -113,7 +116,7 @@ def fit(
             )
             # Training hears Ctrl-C itself and returns the best so far: that is kept, unless a
             # checkpoint lets the same command go on.
-            ended_early = fitted.model.estimator.result_.status is Status.INTERRUPTED
+            ended_early = fitted.tested.estimator.result_.status is Status.INTERRUPTED
             if ended_early and checkpoint is not None:
                 raise KeyboardInterrupt
             if not ended_early:
@@ -180,12 +183,12 @@ def _alpha(text: str | None) -> float | Literal["auto"] | None:
 def _share(r2: float | None) -> str:
     if r2 is None:
         return "-"
-    return f"{r2:.3f}" if r2 > -10 else show_plain(r2, 4)
+    return f"{r2:.3f}" if r2 > -10 else show_figure(r2)
 
 
 def _show(summary: FitSummary, out: Path) -> None:
-    for note in summary.fitted.notes:
-        say(f"- {printable(note)}")
+    """What came out first; what was done to the table stands in the report."""
+    say(printable(lead(summary)))
     table = Table(title="Errors on the test rows")
     for heading in ("column", "predicted by"):
         table.add_column(heading, overflow="fold")
@@ -193,13 +196,27 @@ def _show(summary: FitSummary, out: Path) -> None:
         table.add_column(heading, justify="right")
     for error in summary.errors:
         shown = [
-            show_plain(number, 4)
+            show_figure(number)
             for number in (error.median_absolute_error, error.mean_absolute_error)
         ]
         table.add_row(printable(error.column), error.predictor, *shown, _share(error.r2))
     console.print(table, markup=False)
-    say(printable(lead(summary)))
+    if len(summary.metrics["families"]) > 1:
+        families = Table(title="What was tried: error on held-out training rows")
+        for heading in ("family", "held-out error", "weight"):
+            families.add_column(heading, justify="left" if heading == "family" else "right")
+        for family in summary.metrics["families"]:
+            figures = (f"{family['held_out_error']:.4f}", f"{family['weight']:.0%}")
+            families.add_row(family["family"], *figures)
+        console.print(families, markup=False)
+    matter = [name for name, share in summary.metrics["importances"].items() if share > 0.01]
+    if matter:
+        say(printable(f"What matters most: {', '.join(matter[:5])}."))
     for caveat in summary.metrics["caveats"]:
-        say(f"Doubt: {printable(caveat)}")
-    say(str(summary.fitted.model.estimator.result_.status))
+        say(f"Caveat: {printable(caveat)}")
+    for note in summary.fitted.notes[:_MOST_NOTES]:
+        say(f"- {printable(note)}")
+    if len(summary.fitted.notes) > _MOST_NOTES:
+        say(f"- and {len(summary.fitted.notes) - _MOST_NOTES} more remarks in the report")
+    say(str(summary.fitted.tested.estimator.result_.status))
     say(f"Report: {out / 'report.html'}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -12,48 +14,83 @@ import pandas as pd
 import typer
 from rich.table import Table
 
+from proxlin._checks import nearest
+from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import check_output, remark, write_table
 from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import Misfit, load_model, read_table_file
+from proxlin.app.tabular.detection import Detection, detect_outliers, detection_report
 from proxlin.errors import InvalidInputError
+from proxlin.run.storage import write_whole
 
 _SCALE = (
     "The score says how many robust standard deviations a row's error lies above that of a middling"
     " training row; beyond {cutoff:g} a row counts as an outlier."
 )
+_ODDITY = (
+    "The score says how many robust standard deviations a row is odder than a middling one; beyond"
+    " {cutoff:g} it counts as an outlier. An odd row need not be a wrong one."
+)
 
 
 def outliers(
-    folder: Annotated[Path, typer.Argument(help="What proxlin fit wrote.", show_default=False)],
-    table: Annotated[Path, typer.Argument(help="CSV, Parquet or ARFF.", show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(help="A table, or what proxlin fit wrote.", show_default=False)
+    ],
+    table: Annotated[
+        Path | None,
+        typer.Argument(help="CSV, Excel, Parquet or ARFF, after a model.", show_default=False),
+    ] = None,
     *,
+    drop: Annotated[
+        str | None, typer.Option(help="Leave these columns out (without a model).")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="HTML page about the odd rows (without a model).")
+    ] = None,
     top: Annotated[int, typer.Option(min=0, help="How many rows; 0 for all.")] = 20,
-    out: Annotated[Path | None, typer.Option(help="CSV file; - is the standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV file, or .xlsx, .parquet; - is the standard output.")
+    ] = None,
     separator: Annotated[
         str | None, typer.Option(help="Of a CSV file, if it is not found out.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
 ) -> None:
-    """Rows of a table by how badly they fit, with the cells that fit worst.
+    """Rows of a table that do not go with the others, with the cells that are to blame.
 
-    For a model with targets these are the targets, for an autoencoder all columns.
+    proxlin outliers TABLE needs neither a model nor a target. proxlin outliers FOLDER TABLE asks a
+    model: one with targets looks at the targets, an autoencoder at all columns.
     """
     if out is not None:
         if as_json:
             raise InvalidInputError(
-                "--out writes CSV and --json prints JSON; give one of them. The JSON goes into a"
-                " file with --json > FILE."
+                "--out writes a table and --json prints JSON; give one of them. The JSON goes into"
+                " a file with --json > FILE."
             )
         check_output(out)
+    if table is not None and (drop is not None or report is not None):
+        raise InvalidInputError(
+            "--drop and --report are for a table without a model; leave them out."
+        )
     with Stages(show=not as_json) as stages:
-        model = load_model(folder)
-        stages(f"reading {table.name}")
-        rows = read_table_file(table, separator=separator)
-        stages("looking at the rows")
-        encoded, notes = model.read(rows.frame, targets=True)
-        judged = model.judge_encoded(encoded, model.encoding.read_targets(rows.frame))
-        misfits = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
-    for note in () if as_json else (*rows.notes, *notes):
+        if table is None:
+            names = comma_separated("--drop", drop, str) or ()
+            found = _detected(source, separator, names, report, stages)
+            rows, judged, cutoff, notes = found.table, found.judged, found.cutoff, found.notes
+            misfits = found.worst(top or len(rows.frame))
+            scale = _ODDITY
+        else:
+            model = load_model(source)
+            stages(f"reading {table.name}")
+            rows = read_table_file(table, separator=separator)
+            stages("looking at the rows")
+            encoded, remarks = model.read(rows.frame, targets=True)
+            judged = model.judge_encoded(encoded, model.encoding.read_targets(rows.frame))
+            misfits = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
+            cutoff, scale = model.scale.cutoff, _SCALE
+            notes = (*rows.notes, *remarks)
+    for note in () if as_json else notes:
         remark(printable(note))
     if out is not None:
         write_table(_frame(misfits), out)
@@ -66,13 +103,40 @@ def outliers(
     }
     if as_json:
         worst = [asdict(misfit) for misfit in misfits]
-        typer.echo(json.dumps({**counts, "cutoff": model.scale.cutoff, "worst": worst}, indent=1))
+        typer.echo(json.dumps({**counts, "cutoff": cutoff, "worst": worst}, indent=1))
         return
     console.print(_shown(misfits), markup=False)
     say(f"{counts['outliers']:,} of {counts['rows']:,} rows are outliers.")
     if unknown:
         say(f"{unknown:,} row(s) without a target have no score.")
-    say(_SCALE.format(cutoff=model.scale.cutoff))
+    say(scale.format(cutoff=cutoff))
+    if report is not None:
+        say(f"Report: {report}")
+
+
+def _detected(
+    path: Path, separator: str | None, drop: tuple[str, ...], report: Path | None, stages: Stages
+) -> Detection:
+    """What is odd in a table by itself."""
+    if path.is_dir():
+        raise InvalidInputError(
+            f"{path} is a folder; name a table, or a table after it if it holds a model."
+        )
+    if report is not None:
+        check_output(report)
+    stages(f"reading {path.name}")
+    rows = read_table_file(path, separator=separator)
+    for name in drop:
+        if name not in rows.frame.columns:
+            hint = nearest(name, list(map(str, rows.frame.columns)))
+            raise InvalidInputError(f"--drop: the table has no column {name!r}.{hint}")
+    stages("comparing the rows")
+    found = detect_outliers(rows, drop=drop)
+    if report is not None:
+        stages("writing the report")
+        command = shlex.join(["proxlin", *sys.argv[1:]])
+        write_whole(report, detection_report(found, path.name, command).encode())
+    return found
 
 
 def _shown(misfits: list[Misfit]) -> Table:

@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from proxlin.app.cli.terminal import console, printable, say
-from proxlin.app.tabular.write import as_csv
+from proxlin.app.tabular.write import as_csv, as_file
 from proxlin.errors import InvalidInputError
 from proxlin.report import Field, Figures, Table
 from proxlin.report.table import numeric_columns, plain
@@ -49,11 +49,11 @@ def check_output(path: Path) -> None:
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write CSV that a spreadsheet shows and never runs."""
-    content = as_csv(frame)
+    """Write Excel or Parquet by the file's name, else CSV that a spreadsheet never runs."""
     if path != STDOUT:
-        write_whole(path, content)
+        write_whole(path, as_file(frame, path.name))
         return
+    content = as_csv(frame)
     try:
         typer.echo(content, nl=False)
         sys.stdout.flush()

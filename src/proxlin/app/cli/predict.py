@@ -8,33 +8,66 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from proxlin._checks import check_open_interval, nearest
+from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import STDOUT, check_output, remark, write_table
 from proxlin.app.cli.terminal import Stages, printable
 from proxlin.app.tabular import load_model, read_table_file
+from proxlin.errors import InvalidInputError
 
 
 def predict(
     folder: Annotated[Path, typer.Argument(help="What proxlin fit wrote.", show_default=False)],
     table: Annotated[Path, typer.Argument(help="CSV, Parquet or ARFF.", show_default=False)],
     *,
-    out: Annotated[Path, typer.Option(help="CSV file; - is the standard output.")] = STDOUT,
+    ids: Annotated[
+        str | None, typer.Option("--id", help="Columns to copy, to join by: name,street.")
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Add bounds that hold this share of good rows: 0.9.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="CSV file, or .xlsx, .parquet; - is the standard output.")
+    ] = STDOUT,
     separator: Annotated[
         str | None, typer.Option(help="Of a CSV file, if it is not found out.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing besides.")] = False,
 ) -> None:
-    """Predictions for the rows of a table, as CSV.
+    """Predictions for the rows of a table: row number, --id columns, predictions.
 
-    Columns may come in any order. Without targets, each row gets its outlier score.
+    Columns may come in any order. Where the table has the targets too, or the model has none, each
+    row gets its outlier score.
     """
     check_output(out)
+    if interval is not None:
+        check_open_interval("--interval", interval, 0, 1)
+    wanted = comma_separated("--id", ids, str) or ()
     with Stages(show=not quiet) as stages:
         model = load_model(folder)
         stages(f"reading {table.name}")
         rows = read_table_file(table, separator=separator)
         stages("predicting")
         encoded, notes = model.read(rows.frame)
+        for name in wanted:
+            if name not in rows.frame.columns:
+                hint = nearest(name, list(rows.frame.columns))
+                raise InvalidInputError(f"--id: the table has no column {name!r}.{hint}")
         predictions = model.predict_encoded(encoded)
+        if interval is not None:
+            bounds = zip(("low", "high"), model.bounds(encoded, interval), strict=True)
+            for bound, values in bounds:
+                for place, target in enumerate(model.target_names):
+                    predictions[f"{target} {bound}"] = values[:, place]
+        if model.target_names and set(model.target_names) <= set(rows.frame.columns):
+            judged = model.judge_encoded(encoded, model.encoding.read_targets(rows.frame))
+            predictions["outlier score"] = judged.scores
+            predictions = predictions.rename(
+                columns={name: f"predicted {name}" for name in model.target_names}
+            )
+    for name in reversed(wanted):
+        if name not in predictions:
+            predictions.insert(0, name, rows.frame[name].to_numpy())
     number = "row" if "row" not in predictions.columns else "row number"
     predictions.insert(0, number, np.arange(1, len(predictions) + 1))
     write_table(predictions, out)

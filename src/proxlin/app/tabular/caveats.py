@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
-from proxlin.app.tabular.columns import NumberColumn
+from proxlin.app.tabular.columns import NumberColumn, show_figure
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement
-from proxlin.app.tabular.yardsticks import MIDDLE, MODEL, ColumnError
+from proxlin.app.tabular.yardsticks import BOOSTING, HUBER, MIDDLE, MODEL, ColumnError
 
 _MANY = 0.2  # share of outliers from which on the model may be wrong rather than the rows
 _MORE = 0.1  # by which twice the share may be exceeded among test rows
 _BETTER = 0.95  # of the median's error, above which nothing was learned
 _FEW_TESTED = 20  # test rows, below which one row more or less changes the errors
 _FEW_TRAINED = 30  # training rows, below which their middling error is itself uncertain
+_ENOUGH_TESTED = 50  # test rows, from which on two predictors can be told apart
+_BEATEN = 0.9  # of the model's median error, below which a yardstick is clearly better
+_SAME_ORDER, _FEW_VALUES = 0.999, 10  # rank correlation that gives a target away
+_COMPARED, _MOST_COMPARED = 2000, 300  # rows and columns that are looked at for it
+_FEW_TO_DRIFT, _ALIKE = 100, 0.2  # rows, and rank correlation of neighbours' residuals
 _FAR = 100.0  # robust deviations, beyond which a cell can pull a regression towards itself
 
 
@@ -24,7 +30,10 @@ def caveats(
     return [
         *_few_rows(fitted),
         *_far_cells(fitted),
+        *_leaks(fitted),
         *_learned_nothing(fitted, errors),
+        *_beaten(fitted, errors),
+        *_drifts(fitted, trained),
         *_shares(fitted, trained, tested),
     ]
 
@@ -60,9 +69,70 @@ def _learned_nothing(fitted: Fitted, errors: list[ColumnError]) -> list[str]:
     ]
 
 
+def _leaks(fitted: Fitted) -> list[str]:
+    """Columns that put the rows in the order of a target."""
+    sentences = []
+    train, encoding = fitted.train, fitted.tested.encoding
+    some = slice(None, None, -(-len(train.rows) // _COMPARED))
+    if len(train.rows[some]) < _FEW_TRAINED:
+        return []
+    for number, target in enumerate(encoding.targets):
+        ranks = pd.Series(train.targets[some, number]).rank().to_numpy()
+        for place, owner in list(enumerate(encoding.owners))[:_MOST_COMPARED]:
+            column = pd.Series(train.encoded[some, place])
+            if column.nunique() > _FEW_VALUES:
+                agreement = float(np.corrcoef(ranks, column.rank().to_numpy())[0, 1])
+                if abs(agreement) > _SAME_ORDER:
+                    name = encoding.features[owner].name
+                    sentences.append(
+                        f"{name!r} puts the rows in the order of {target.name!r} (rank correlation"
+                        f" {agreement:.4f}). If it is only known afterwards, it gives the target"
+                        f" away: --drop it."
+                    )
+    return sentences
+
+
+def _beaten(fitted: Fitted, errors: list[ColumnError]) -> list[str]:
+    """Yardsticks that are clearly nearer to the test rows."""
+    medians = {(error.column, error.predictor): error.median_absolute_error for error in errors}
+    sentences: list[str] = []
+    if len(fitted.test.rows) < _ENOUGH_TESTED:
+        return sentences
+    for name in fitted.tested.target_names:
+        rivals = {r: medians[name, r] for r in (BOOSTING, HUBER) if (name, r) in medians}
+        best = min(rivals, key=rivals.__getitem__, default=None)
+        if best is not None and rivals[best] < _BEATEN * medians[name, MODEL]:
+            hint = "" if fitted.settings.kind == "auto" else " Try --model auto."
+            sentences.append(
+                f"{best} predicts {name!r} better: its median error is"
+                f" {show_figure(rivals[best])}, ours {show_figure(medians[name, MODEL])}.{hint}"
+            )
+    return sentences
+
+
+def _drifts(fitted: Fitted, trained: Judgement) -> list[str]:
+    """Residuals that go up or down through the file: rows that follow one another in time."""
+    train, model = fitted.train, fitted.tested
+    if not model.target_names or len(train.rows) < _FEW_TO_DRIFT:
+        return []
+    away = train.targets - model.training_answers(train.encoded)
+    sentences = []
+    for number, name in enumerate(model.target_names):
+        good = pd.Series(away[~trained.flags, number])
+        if len(good) > _FEW_TO_DRIFT // 2 and good.nunique() > 1:
+            neighbours = float(np.corrcoef(good.rank()[:-1], good.rank()[1:])[0, 1])
+            if neighbours > max(_ALIKE, 4 / np.sqrt(len(good))):
+                sentences.append(
+                    f"Rows that follow one another in the table miss {name!r} in the same direction"
+                    f" (rank correlation {neighbours:.2f}): if they are in the order of time, test"
+                    " on the last ones with --test, not on rows drawn at random."
+                )
+    return sentences
+
+
 def _far_cells(fitted: Fitted) -> list[str]:
     """Only regressions that trust all features: an autoencoder is shown none that far."""
-    if not fitted.model.target_names or fitted.settings.leverage:
+    if not fitted.model.target_names or fitted.settings.leverage or fitted.settings.families:
         return []
     encoding = fitted.model.encoding
     farthest = np.abs(fitted.train.encoded).max(axis=0)

@@ -23,7 +23,9 @@ _ROWS_A_LEVEL = 2  # on average, or the column tells rows apart instead of group
 _RARE = 3  # levels with fewer rows teach nothing and count as never seen
 _LEAST_SCALE = 1e-30  # of the farthest cell, so that scaled numbers can be squared
 _INDICATED = 0.01  # share of missing cells from which on a column gets an indicator
-_IDENTIFIER = re.compile(r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$")
+_SKEWED = 1.2  # upper over lower half of the range between the outer tenths
+_IDENTIFIER = re.compile(r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$|^[a-z]id$")
+_ENOUGH = 30  # rows that whole numbers without a gap number, in whatever order
 
 
 @dataclass
@@ -93,6 +95,18 @@ def scale_target(target: NumberColumn, cells: pd.Series[Any]) -> NumberColumn:
         )
     center, scale = _scaling(observed)
     return replace(target, center=center, scale=scale, fill=center)
+
+
+def may_be_logarithmic(values: Vector) -> bool:
+    """Whether all values are positive and the upper half is much wider than the lower."""
+    low, middle, high = np.quantile(values, (0.1, 0.5, 0.9))
+    return bool(values.min() > 0 and high - middle > _SKEWED * (middle - low) > 0)
+
+
+def log_target(target: NumberColumn, values: Vector) -> NumberColumn:
+    """The target on a log scale, with the scaling of these values."""
+    center, scale = _scaling(np.log(values))
+    return replace(target, center=center, scale=scale, log=True)
 
 
 def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: bool) -> None:
@@ -187,6 +201,9 @@ def _is_identifier(name: str, column: pd.Series[Any]) -> bool:
     if not pd.api.types.is_integer_dtype(column.dtype) or len(column) < 3 or column.hasnans:
         return False
     values = column.to_numpy()
-    if any(np.array_equal(values, np.arange(len(values)) + first) for first in (0, 1)):
-        return True
-    return column.is_unique and bool(_IDENTIFIER.search(name) or _IDENTIFIER.search(name.lower()))
+    if not column.is_unique:
+        return False
+    spread = int(values.max()) - int(values.min()) + 1
+    if spread == len(values) and (len(values) >= _ENOUGH or values[0] in (0, 1)):
+        return len(values) >= _ENOUGH or bool((np.diff(values) == 1).all())
+    return bool(_IDENTIFIER.search(name) or _IDENTIFIER.search(name.lower()))

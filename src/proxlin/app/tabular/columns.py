@@ -17,12 +17,13 @@ Content = float | str  # of a cell, for people and files
 
 MISSING = "missing"
 
+_SMALLEST, _LARGEST_LOG = 1e-300, 600.0  # of targets on a log scale
 _FARTHEST = 1e6  # scaled numbers beyond it are cut there, so that a net's float32 can square them
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """z = (x - center) / scale, with the median in place of missing cells."""
+    """z = (x - center) / scale, or (log x - center) / scale; the median where a cell is missing."""
 
     name: str
     reading: Reading
@@ -30,6 +31,7 @@ class NumberColumn:
     scale: float  # > 0
     fill: float  # the training median
     indicator: bool = False  # whether a second number says that the cell was missing
+    log: bool = False  # whether the logarithm is scaled, for skewed targets
 
     @property
     def labels(self) -> list[str]:
@@ -57,14 +59,22 @@ class NumberColumn:
             )
         return np.column_stack(parts), notes
 
+    @property
+    def scaled_fill(self) -> float:
+        """The training median, scaled."""
+        return float(self.scaled(np.array([self.fill]))[0])
+
     def scaled(self, values: Vector) -> Vector:
         """Plain numbers to scaled ones."""
+        if self.log:
+            values = np.log(np.maximum(values, _SMALLEST))
         with np.errstate(over="ignore"):  # a later cell may be infinitely far out
             return (values - self.center) / self.scale
 
     def plain(self, scaled: Vector) -> Vector:
         """Scaled numbers to plain ones."""
-        return scaled * self.scale + self.center
+        plain = scaled * self.scale + self.center
+        return np.exp(np.clip(plain, -_LARGEST_LOG, _LARGEST_LOG)) if self.log else plain
 
     def expected(self, encoded: Vector) -> Content:
         """What the numbers of one row stand for."""
@@ -171,3 +181,16 @@ def show_plain(value: float, digits: int = 6) -> str:
     if not 1e-4 <= abs(short) < 1e12:
         return f"{short:g}"
     return np.format_float_positional(short, trim="-")
+
+
+def show_figure(value: float, digits: int = 4) -> str:
+    """So many digits, with commas between thousands.
+
+    >>> show_figure(1234567.8), show_figure(0.01234567), show_figure(-1e15)
+    ('1,235,000', '0.01235', '-1e+15')
+    """
+    text = show_plain(value, digits)
+    if "e" in text or "n" in text:
+        return text
+    whole, point, rest = text.partition(".")
+    return f"{int(whole):,}{point}{rest}" if whole not in ("-0", "-") else text

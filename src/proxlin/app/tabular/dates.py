@@ -33,10 +33,14 @@ def read_days(texts: Iterable[str], slashed: Slashed) -> NDArray[np.float64]:
 
 
 def days_since(times: pd.Series[Any]) -> NDArray[np.float64]:
-    """Days since 1970."""
-    days: pd.Series[Any] = (times - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
-    plain: NDArray[np.float64] = days.to_numpy(dtype=np.float64, na_value=np.nan)
-    return plain
+    """Days since 1970, also where nanoseconds do not reach."""
+    ticks = times.to_numpy()
+    if ticks.dtype.kind != "M":
+        ticks = ticks.astype("datetime64[us]")
+    unit, count = np.datetime_data(ticks.dtype)
+    day = np.timedelta64(1, "D") / np.timedelta64(count, unit)  # type: ignore[call-overload]
+    plain = ticks.astype(np.int64) / float(day)
+    return np.where(np.isnat(ticks), np.nan, plain)
 
 
 def looks_like_date(text: str) -> bool:

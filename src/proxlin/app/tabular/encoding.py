@@ -10,6 +10,7 @@ import pandas as pd
 
 from proxlin._checks import nearest
 from proxlin.app.tabular.columns import Column, Matrix, NumberColumn
+from proxlin.app.tabular.families import ColumnRoles
 from proxlin.app.tabular.numbers import read_numbers
 from proxlin.errors import InvalidInputError, MemoryBudgetError
 
@@ -76,19 +77,25 @@ class TableEncoding:
 
     def scale_targets(self, plain: Matrix) -> Matrix:
         """Targets in their own units to those the model predicts in."""
-        return (plain - self._centers) / self._scales
+        columns = zip(self.targets, plain.T, strict=True)
+        return np.column_stack([target.scaled(values) for target, values in columns])
 
     def plain_targets(self, scaled: Matrix) -> Matrix:
         """Predictions of the model to the targets' own units."""
-        return scaled * self._scales + self._centers
+        columns = zip(self.targets, scaled.T, strict=True)
+        return np.column_stack([target.plain(values) for target, values in columns])
 
-    @property
-    def _centers(self) -> Matrix:
-        return np.array([target.center for target in self.targets])
-
-    @property
-    def _scales(self) -> Matrix:
-        return np.array([target.scale for target in self.targets])
+    @cached_property
+    def roles(self) -> ColumnRoles:
+        """Which encoded columns are numbers, and which belong to one category."""
+        owners = np.array(self.owners)
+        columns = [np.flatnonzero(owners == number) for number in range(len(self.features))]
+        kinds = [isinstance(column, NumberColumn) for column in self.features]
+        numbers = [part for part, number in zip(columns, kinds, strict=True) if number]
+        return ColumnRoles(
+            np.concatenate([np.empty(0, dtype=np.intp), *numbers]),
+            tuple(part for part, number in zip(columns, kinds, strict=True) if not number),
+        )
 
 
 def _some(names: list[str], most: int = 8) -> str:

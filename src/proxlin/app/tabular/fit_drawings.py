@@ -1,29 +1,129 @@
-"""Drawings of a fit: residuals and scores with the outliers marked, and the course of training."""
+"""Drawings of a fit: predicted against actual, curves, residuals and scores, the training."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.columns import Vector
+from proxlin.app.tabular.additive import AdditiveModel, Ramps
+from proxlin.app.tabular.columns import NumberColumn, Vector, show_figure
+from proxlin.app.tabular.families import TableRegressor
 from proxlin.app.tabular.fit_summary import FitSummary
+from proxlin.app.tabular.model import Judgement
 from proxlin.report.drawing import panel
-from proxlin.report.palette import BLUE, ORANGE
+from proxlin.report.palette import BLUE, MUTED, ORANGE
 from proxlin.report.parts import Picture
 
 _MOST_PANELS = 6
 _MOST_POINTS = 4000  # more would only make the page heavy
 _BINS = 41
+_MOST_LEVELS = 12
+
+
+def predicted_against_actual(summary: FitSummary) -> Picture:
+    """The test rows: what the model said, and what was there."""
+    fitted, judged = summary.fitted, summary.tested
+    answers, truth = fitted.test_answers, fitted.test.targets
+    some = _sample(judged.scores)
+    good, bad = some[~judged.flags[some]], some[judged.flags[some]]
+    figures = []
+    for number, column in enumerate(fitted.tested.encoding.targets[:_MOST_PANELS]):
+        figure, axes = panel(x="predicted", y=literal(f"actual {column.name[:40]}"))
+        x, y = answers[:, number], truth[:, number]
+        shown = np.concatenate([x[some], y[good]]) if len(good) else x[some]
+        low, high = float(shown.min()), float(shown.max())
+        edge = 0.08 * (high - low) or 1.0
+        limits = (low - edge, high + edge)
+        axes.axline((low, low), slope=1, color=MUTED, linewidth=0.8)
+        axes.scatter(x[good], y[good], s=8, color=BLUE, alpha=0.5, label="fits")
+        inside = np.clip(y[bad], *limits)
+        axes.scatter(x[bad], inside, s=20, color=ORANGE, marker="x", label="outlier")
+        axes.set_xlim(*limits)
+        axes.set_ylim(*limits)
+        axes.legend(loc="upper left", fontsize=8, frameon=False)
+        plain_ticks(axes)
+        figures.append(figure)
+    return Picture(
+        figures,
+        "Each point is a test row. On the line the prediction is right; outliers beyond the drawing"
+        " stand at its edge.",
+        alt="Points of actual against predicted values along a diagonal.",
+    )
+
+
+def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
+    """What the columns named add to the first target in the additive model."""
+    model = summary.fitted.model
+    additive = model.estimator.additive if isinstance(model.estimator, TableRegressor) else None
+    if additive is None:
+        return None
+    target = model.encoding.targets[0]
+    unit = "%" if target.log else target.name[:30]
+    figures = []
+    by_name = {column.name: number for number, column in enumerate(model.encoding.features)}
+    for name in names[:_MOST_PANELS]:
+        column = model.encoding.features[by_name[name]]
+        places = np.flatnonzero(np.array(model.encoding.owners) == by_name[name])
+        figure, axes = panel(x=literal(name[:40]), y=literal(f"changes {unit} by"))
+        if isinstance(column, NumberColumn):
+            knots = additive.ramps.knots[places[0]]
+            points = knots if len(knots) else np.array([-2.0, 2.0])
+            effects = _effect(additive, places[0], points)
+            middle = float(_effect(additive, places[0], np.array([column.scaled_fill]))[0])
+            axes.plot(column.plain(points), _in_units(effects - middle, target), color=BLUE)
+        else:
+            levels = additive.coef[np.isin(additive.ramps.owners, places), 0]
+            order = np.argsort(levels)[-_MOST_LEVELS:]
+            labels = [column.labels[j].removeprefix(f"{name} = ")[:18] for j in order]
+            axes.barh(
+                [literal(label) for label in labels], _in_units(levels[order], target), color=BLUE
+            )
+            axes.set_ylabel("")
+            axes.set_xlabel(literal(f"{name[:30]}: changes {unit} by"), color=MUTED, fontsize=9)
+        plain_ticks(axes, y=isinstance(column, NumberColumn))
+        figures.append(figure)
+    if not figures:
+        return None
+    return Picture(
+        figures,
+        f"What the columns that matter most do to {target.name!r} in the additive model, the others"
+        " held still: against the median of the column, for categories against none of the known"
+        " values.",
+        alt="Curves and bars of the effect of single columns.",
+    )
+
+
+def plain_ticks(axes: Axes, *, y: bool = True) -> None:
+    """Numbers at the axes without powers, thousands apart."""
+    formatter = FuncFormatter(lambda value, _: show_figure(value, 6))
+    for axis in (axes.xaxis, axes.yaxis) if y else (axes.xaxis,):
+        axis.set_major_formatter(formatter)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def _effect(additive: AdditiveModel, place: int, points: Vector) -> Vector:
+    ramps = Ramps((additive.ramps.knots[place],))
+    own = additive.coef[additive.ramps.owners == place, 0]
+    effect: Vector = ramps.apply(points[:, None]) @ own
+    return effect
+
+
+def _in_units(effects: Vector, target: NumberColumn) -> Vector:
+    plain = effects * target.scale
+    return 100 * np.expm1(np.clip(plain, -50, 50)) if target.log else plain
 
 
 def residuals(summary: FitSummary) -> Picture:
     """How far the targets lie from the predictions, training rows, in bars."""
-    train, model = summary.fitted.train, summary.fitted.model
-    away = train.targets - model.answers(train.encoded)
+    train, model = summary.fitted.train, summary.fitted.tested
+    away = train.targets - model.training_answers(train.encoded)
     figures = [
         _bars(away[:, number], summary.trained.flags, column.name, column.scale)
         for number, column in enumerate(model.encoding.targets[:_MOST_PANELS])
@@ -40,20 +140,25 @@ def residuals(summary: FitSummary) -> Picture:
 
 def scores(summary: FitSummary) -> Picture:
     """The outlier score of each training row over its number in the file."""
-    rows, judged = summary.fitted.train.rows, summary.trained
+    cutoff = summary.fitted.tested.scale.cutoff
+    return score_drawing(summary.trained, summary.fitted.train.rows, cutoff)
+
+
+def score_drawing(judged: Judgement, rows: NDArray[Any], cutoff: float) -> Picture:
+    """Outlier scores over the rows' numbers, with those beyond the cut-off as crosses."""
     figure, axes = panel(x="row of the table", y="outlier score")
     some = _sample(judged.scores)
     good, bad = some[~judged.flags[some]], some[judged.flags[some]]
     axes.scatter(rows[good], judged.scores[good], s=8, color=BLUE, alpha=0.6, label="fits")
     axes.scatter(rows[bad], judged.scores[bad], s=20, color=ORANGE, marker="x", label="outlier")
-    cutoff = summary.fitted.model.scale.cutoff
     axes.axhline(cutoff, color=ORANGE, linewidth=0.8, linestyle="--")
     axes.set_yscale("symlog", linthresh=2 * cutoff)
     axes.legend(loc="best", fontsize=8, frameon=False)
+    plain_ticks(axes)
     thinned = "" if len(some) == len(rows) else f" Of {len(rows):,} rows {len(some):,} are drawn."
     return Picture(
         figure,
-        "Outlier score of each training row in the order of the table; crosses lie beyond the"
+        "Outlier score of each row in the order of the table; crosses lie beyond the"
         f" dashed line at {cutoff:g} and count as outliers.{thinned} Stretches of crosses hint at a"
         " time or a source that went wrong.",
         alt="Points of outlier scores by row, with those beyond the cut-off as crosses.",
@@ -93,6 +198,7 @@ def _bars(away: Vector, flags: NDArray[np.bool_], name: str, scale: float) -> Fi
     looks: dict[str, Any] = {"color": [BLUE, ORANGE], "label": ["fits", "outlier"]}
     axes.hist(shown, bins=edges.tolist(), stacked=True, **looks)
     axes.legend(loc="best", fontsize=8, frameon=False)
+    plain_ticks(axes)
     return figure
 
 

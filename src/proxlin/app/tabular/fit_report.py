@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
-from proxlin.app.tabular.columns import NumberColumn, show_number, show_plain
-from proxlin.app.tabular.fit_drawings import convergence, residuals, scores
+from proxlin.app.tabular.columns import NumberColumn, show_figure, show_number
+from proxlin.app.tabular.fit_drawings import (
+    convergence,
+    curves,
+    predicted_against_actual,
+    residuals,
+    scores,
+)
 from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.app.tabular.model import TableModel
 from proxlin.app.tabular.yardsticks import MIDDLE, MODEL
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.report.page import render
-from proxlin.report.parts import Code, Facts, Report, Section, Text, Tiles
+from proxlin.report.parts import Code, Facts, Part, Report, Section, Text, Tiles
 from proxlin.report.table import Field, Figures, Table
 
 _MOST_COEFFICIENTS = 40
+_MOST_IMPORTANT = 12
+_ABOUT = re.compile(r"(?P<start>(?:Test rows: )?)'(?P<name>[^']+)':? (?P<rest>.*)", re.DOTALL)
 _MOST_TARGETS = 3  # that the first sentences and tiles speak of
 _FORMS = {"number": "number", "date": "date, as days since 1970", "truth": "yes or no, as 1 and 0"}
 
@@ -23,18 +32,23 @@ def fit_report(summary: FitSummary, command: str) -> str:
     """One HTML page about the fit; `command` is what the user typed."""
     model = summary.fitted.model
     rebuilt = isinstance(model.estimator, RobustAutoencoder)
+    errors: list[Part] = [_errors(summary, rebuilt), Text(_REBUILT if rebuilt else _ERRORS)]
+    if not rebuilt:
+        errors.insert(0, predicted_against_actual(summary))
     sections = [
-        _run(summary, command),
-        _data(summary),
-        Section("Errors", [_errors(summary, rebuilt), Text(_REBUILT if rebuilt else _ERRORS)]),
+        Section("How good it is", [*errors, *_choice(summary)]),
         *_caveats(summary),
+        *_importances(summary),
         _misfits(summary, rebuilt),
     ]
     if isinstance(model.estimator, RobustRegressor) and hasattr(model.estimator, "coef_"):
         sections.append(_coefficients(model, model.estimator))
-    curve = convergence(model.estimator.history_)
+    history = getattr(model.estimator, "history_", None)
+    curve = None if history is None else convergence(history)
     if curve is not None:
-        sections.append(Section("Training", [Text(str(model.estimator.result_.status)), curve]))
+        status = str(summary.fitted.tested.estimator.result_.status)
+        sections.append(Section("Training", [Text(status), curve]))
+    sections += [_columns(summary), _remarks(summary), _run(summary, command)]
     what = ", ".join(model.target_names) or "all columns"
     title = f"{summary.source}: {'what belongs together' if rebuilt else what}"
     report = Report(title, lead(summary), sections, Tiles(_tiles(summary)))
@@ -101,11 +115,11 @@ def _median(summary: FitSummary, name: str, predictor: str) -> str:
         for error in summary.errors
         if (error.column, error.predictor) == (name, predictor)
     )
-    return show_plain(median, 4)
+    return show_figure(median)
 
 
 def _run(summary: FitSummary, command: str) -> Section:
-    fitted, result = summary.fitted, summary.fitted.model.estimator.result_
+    fitted, result = summary.fitted, summary.fitted.tested.estimator.result_
     p = fitted.settings.p
     facts = {
         "table": summary.source,
@@ -116,10 +130,10 @@ def _run(summary: FitSummary, command: str) -> Section:
         "training": f"{result.iterations:,} steps, {result.seconds:.1f} s. {result.status}",
         "versions": ", ".join(f"{k} {v}" for k, v in summary.metrics["versions"].items()),
     }
-    return Section("What was run", [Code(command), Facts(facts)])
+    return Section("What was run", [Code(command), Facts(facts)], folded=True)
 
 
-def _data(summary: FitSummary) -> Section:
+def _columns(summary: FitSummary) -> Section:
     encoding = summary.fitted.model.encoding
     rows: list[tuple[Field, ...]] = []
     for role, columns in (("target", encoding.targets), ("feature", encoding.features)):
@@ -137,9 +151,69 @@ def _data(summary: FitSummary) -> Section:
                 levels = ", ".join(column.levels[:6]) + (" …" if len(column.levels) > 6 else "")
                 rows.append((column.name, role, f"category of {len(column.levels)}", levels))
     used = Table("Columns that were used", ("column", "role", "kind", "median or values"), rows)
-    notes = summary.fitted.notes or ("Nothing had to be done.",)
-    done = "\n\n".join(["What was done to the table:", *notes])
-    return Section("The data", [used, Text(done)])
+    return Section("The columns", [used], folded=True)
+
+
+def _remarks(summary: FitSummary) -> Section:
+    """Everything that was done to the table, column by column."""
+    rows: list[tuple[Field, ...]] = []
+    for note in summary.fitted.notes:
+        about = _ABOUT.fullmatch(note)
+        rows.append((about["name"], about["start"] + about["rest"]) if about else ("", note))
+    rows = rows or [("", "Nothing had to be done.")]
+    table = Table("What was done to the table", ("column", "what"), rows)
+    return Section("What was done to the table", [table], folded=True)
+
+
+def _choice(summary: FitSummary) -> list[Part]:
+    """The families beside each other, if there was a choice."""
+    families = summary.metrics["families"]
+    if not families:
+        return []
+    best = min(family["held_out_error"] for family in families)
+    rows: list[tuple[Field, ...]] = [
+        (
+            family["family"],
+            Figures((f"{family['held_out_error']:.4f}",), (family["held_out_error"] == best,)),
+            f"{family['weight']:.0%}",
+            round(family["seconds"], 1),
+        )
+        for family in families
+    ]
+    remark = (
+        "Mean error of training rows that the members had not seen, in robust deviations of the"
+        " target; rows that no family predicts within three deviations do not count. The model is"
+        " the average by these weights."
+    )
+    headings = ("family", "held-out error", "weight", "seconds")
+    parts: list[Part] = [
+        Table("What was tried, and what held-out rows said", headings, rows, (remark,))
+    ]
+    additive = getattr(summary.fitted.tested.estimator, "additive", None)
+    if additive is not None:
+        parts.append(
+            Text(
+                f"The additive model (strength {additive.strength:g}) is proved by duality to be"
+                f" within {max(additive.gap, 1e-12):.1e} of the minimum of its objective, relative."
+            )
+        )
+    return parts
+
+
+def _importances(summary: FitSummary) -> list[Section]:
+    shares = summary.metrics["importances"]
+    if not shares:
+        return []
+    top = [(name, share) for name, share in shares.items() if share > 0][:_MOST_IMPORTANT]
+    rows: list[tuple[Field, ...]] = [(name, f"{share:+.0%}") for name, share in top]
+    table = Table(
+        "By how much the error grows when a column is shuffled",
+        ("column", "error"),
+        rows or [("none", "")],
+        ("Good test rows only. Columns that say the same can stand in for each other.",),
+    )
+    drawing = curves(summary, [name for name, _ in top])
+    return [Section("What matters", [table, *([drawing] if drawing else [])])]
 
 
 def _errors(summary: FitSummary, rebuilt: bool) -> Table:
@@ -149,12 +223,12 @@ def _errors(summary: FitSummary, rebuilt: bool) -> Table:
         best = min(error.median_absolute_error for error in group)
         for error in group:
             median = Figures(
-                (show_plain(error.median_absolute_error, 4),),
+                (show_figure(error.median_absolute_error),),
                 (error.median_absolute_error == best,),
             )
             r2 = float("nan") if error.r2 is None else error.r2
             rows.append(
-                (column, error.predictor, median, show_plain(error.mean_absolute_error, 4), r2)
+                (column, error.predictor, median, show_figure(error.mean_absolute_error), r2)
             )
     headings: tuple[str, ...] = ("column", "predicted by", "median error", "mean error", "r²")
     what = "numbers after a way through the code" if rebuilt else "targets"
@@ -171,7 +245,7 @@ def _errors(summary: FitSummary, rebuilt: bool) -> Table:
 
 def _caveats(summary: FitSummary) -> list[Section]:
     caveats = summary.metrics["caveats"]
-    return [Section("What to doubt", [Text("\n\n".join(caveats))])] if caveats else []
+    return [Section("What to keep in mind", [Text("\n\n".join(caveats))])] if caveats else []
 
 
 def _misfits(summary: FitSummary, rebuilt: bool) -> Section:
@@ -201,7 +275,7 @@ def _coefficients(model: TableModel, line: RobustRegressor) -> Section:
     rows: list[tuple[Field, ...]] = [
         (
             model.encoding.labels[j],
-            *(show_plain(w * s, 4) for w, s in zip(line.coef_[:, j], scales, strict=True)),
+            *(show_figure(w * s) for w, s in zip(line.coef_[:, j], scales, strict=True)),
         )
         for j in order
     ]

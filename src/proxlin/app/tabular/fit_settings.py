@@ -12,12 +12,13 @@ from proxlin._checks import (
     check_positive,
     check_share,
 )
+from proxlin.app.tabular.families import FAMILIES
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.base import REGULARIZERS, check_widths
 from proxlin.problem.loss import Exponent, RowLoss
 
-MODELS = ("linear", "mlp", "autoencoder")
+MODELS = ("auto", "linear", "additive", "trees", "net", "mlp", "autoencoder")
 
 _WIDTHS = (64, 64)
 _ROWS_A_COLUMN = 5  # with fewer, a linear model gets a ridge by default
@@ -31,7 +32,7 @@ class FitSettings:
     features: tuple[str, ...] | None = None  # all others
     drop: tuple[str, ...] = ()
     p: Exponent = 1.0
-    model: str | None = None  # linear with targets
+    model: str | None = None  # auto with targets
     hidden: tuple[int, ...] | None = None
     code: int | None = None  # width of an autoencoder's code
     regularizer: str = "auto"
@@ -69,7 +70,17 @@ class FitSettings:
             return self.model
         if not self.targets:
             return "autoencoder"
-        return "mlp" if self.hidden else "linear"
+        if self.hidden:
+            return "mlp"
+        plain = self.regularizer == "auto" and not (self.reweight or self.leverage)
+        return "auto" if plain and self.p == 1 else "linear"
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Of models that are compared on held-out rows; none for a model of one's own settings."""
+        if self.kind == "auto":
+            return FAMILIES
+        return (self.kind,) if self.kind in ("additive", "trees", "net") else ()
 
     def estimator(self, rows: int, columns: int) -> tuple[Any, list[str]]:
         """The estimator for so many rows and encoded columns, and what was decided for it."""
@@ -107,12 +118,20 @@ class FitSettings:
             raise CombinationError(
                 f"a model {self.kind!r} needs --targets, the columns to predict."
             )
-        if self.kind == "linear" and self.hidden:
-            raise CombinationError("a linear model has no --hidden layers; use --model mlp.")
-        if self.kind == "linear" and self.checkpoint is not None:
+        if self.kind not in ("mlp", "autoencoder") and self.hidden:
             raise CombinationError(
-                "--checkpoint keeps the training of nets; a linear model is solved too fast to"
-                " need it. Leave it out, or use --model mlp."
+                f"--hidden is for --model mlp or autoencoder; leave it out of --model {self.kind}."
+            )
+        if self.kind not in ("mlp", "autoencoder") and self.checkpoint is not None:
+            raise CombinationError(
+                "--checkpoint keeps the training of one net; leave it out, or use --model mlp."
+            )
+        if self.families and (
+            self.p != 1 or self.regularizer != "auto" or self.reweight or self.leverage
+        ):
+            raise CombinationError(
+                f"--p, --regularizer, --reweight and --leverage are for --model linear and mlp;"
+                f" --model {self.kind} chooses them itself. Leave them out."
             )
         if self.kind != "autoencoder" and self.code is not None:
             raise CombinationError("--code is the width of an autoencoder's code; leave it out.")

@@ -12,14 +12,17 @@ import numpy as np
 import pandas as pd
 
 from proxlin.app.tabular.caveats import caveats
+from proxlin.app.tabular.columns import Matrix
+from proxlin.app.tabular.families import TableRegressor
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement, Misfit
-from proxlin.app.tabular.model_file import model_files, versions
+from proxlin.app.tabular.model_file import model_files, model_state, versions
 from proxlin.app.tabular.write import as_csv
 from proxlin.app.tabular.yardsticks import ColumnError, measure
-from proxlin.estimators.state import estimator_state
 
 WORST = 20  # rows that the report shows
+
+_SHUFFLED_ROWS, _MOST_SHUFFLED = 500, 100  # rows and columns for importances
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,15 +40,16 @@ class FitSummary:
     @classmethod
     def of(cls, fitted: Fitted, source: str) -> FitSummary:
         """Measure errors on the test rows and find the training rows that fit worst."""
-        model = fitted.model
+        model = fitted.tested
         errors = measure(fitted)
-        trained, tested = (
-            model.judge_encoded(part.encoded, part.targets) for part in (fitted.train, fitted.test)
-        )
+        trained = tested = model.judge_training(fitted.train.encoded, fitted.train.targets)
+        if fitted.test is not fitted.train:
+            tested = model.judge_encoded(fitted.test.encoded, fitted.test.targets)
         metrics = {
             "table": source,
             "targets": model.target_names,
             **_figures(fitted, errors, trained, tested),
+            "importances": importances(fitted, tested),
             "caveats": caveats(fitted, errors, trained, tested),
             "settings": _settings(fitted),
             "versions": versions(),
@@ -56,10 +60,10 @@ class FitSummary:
 
     def predictions(self) -> pd.DataFrame:
         """The test rows: number, targets, predictions, residuals, score and verdict."""
-        test, model = self.fitted.test, self.fitted.model
+        test, model = self.fitted.test, self.fitted.tested
         columns: dict[str, Any] = {"row": test.rows}
         if model.target_names:
-            answer = model.answers(test.encoded)
+            answer = self.fitted.test_answers
             for number, name in enumerate(model.target_names):
                 truth = test.targets[:, number]
                 parts = {name: truth, f"predicted {name}": answer[:, number]}
@@ -80,11 +84,38 @@ class FitSummary:
         }
 
 
+def importances(fitted: Fitted, judged: Judgement) -> dict[str, float]:
+    """By how much the mean error of good test rows grows when a column is shuffled, as a share.
+
+    Sorted, the most important column first; at most 100 columns are looked at.
+    """
+    model, good = fitted.tested, np.flatnonzero(~judged.flags)[:_SHUFFLED_ROWS]
+    if not model.target_names or len(good) < 2:
+        return {}
+    x, truth = fitted.test.encoded[good], fitted.test.targets[good]
+    sizes = np.array([target.scale for target in model.encoding.targets])
+
+    def error(rows: Matrix) -> float:
+        return float((np.abs(model.answers(rows) - truth) / sizes).mean())
+
+    before, grown = error(x), {}
+    owners = np.array(model.encoding.owners)
+    order = np.random.default_rng(fitted.settings.seed).permutation(len(x))
+    for number, column in enumerate(model.encoding.features[:_MOST_SHUFFLED]):
+        changed = x.copy()
+        changed[:, owners == number] = x[order][:, owners == number]
+        grown[column.name] = error(changed) / max(before, 1e-300) - 1
+    return dict(sorted(grown.items(), key=lambda item: -item[1]))
+
+
 def _figures(
     fitted: Fitted, errors: list[ColumnError], train: Judgement, test: Judgement
 ) -> dict[str, Any]:
     """The figures of a fit as plain values."""
-    result = fitted.model.estimator.result_
+    result = fitted.tested.estimator.result_
+    estimator = fitted.tested.estimator
+    chosen = estimator.figures if isinstance(estimator, TableRegressor) else []
+    families = [asdict(figures) for figures in chosen]
     return {
         "tested_on": fitted.tested_on,
         "training_rows": len(fitted.train.rows),
@@ -103,6 +134,7 @@ def _figures(
             "iterations": result.iterations,
             "seconds": result.seconds,
         },
+        "families": families,
         "notes": list(fitted.notes),
     }
 
@@ -116,10 +148,10 @@ def _unlike(heading: str, taken: Mapping[str, Any]) -> str:
 
 def _settings(fitted: Fitted) -> dict[str, Any]:
     """What was asked for, and what the estimator made of it."""
-    values, _ = estimator_state(fitted.model.estimator)
+    values, _ = model_state(fitted.model.estimator)
     given = {**vars(fitted.settings), "checkpoint": None}  # a folder of this machine alone
     asked = {name: value for name, value in given.items() if value is not None}
-    return {**asked, "model": fitted.settings.kind, "estimator": values["settings"]}
+    return {**asked, "model": fitted.settings.kind, "estimator": values.get("settings", {})}
 
 
 def _plain(value: Any) -> Any:
@@ -134,7 +166,7 @@ def _plain(value: Any) -> Any:
 
 
 def _worst(fitted: Fitted, judged: Judgement) -> list[Misfit]:
-    train, model = fitted.train, fitted.model
+    train, model = fitted.train, fitted.tested
     places = judged.worst(WORST)
     misfits = model.explain(train.frame, places, judged)
     return [

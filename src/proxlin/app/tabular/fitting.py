@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin._checks import nearest
+from proxlin.app.tabular.additive import residual_scale
 from proxlin.app.tabular.column_kinds import (
     find_identifiers,
     learn_features,
     learn_target,
+    log_target,
+    may_be_logarithmic,
     scale_target,
 )
 from proxlin.app.tabular.columns import Matrix, NumberColumn
 from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
+from proxlin.app.tabular.families import TableRegressor, compare_scales, fit_families
 from proxlin.app.tabular.fit_settings import FitSettings
 from proxlin.app.tabular.model import TableModel, bounded
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.state import estimator_state, restore_estimator
 from proxlin.run.result import Callback
+
+_LOG_MARGIN = 1.03  # a skewed target is on a log scale unless its own is better by more
 
 RowNumbers = NDArray[np.intp]
 Tell = Callable[[str], None]
@@ -43,12 +50,20 @@ class EncodedRows:
 class Fitted:
     """A model, the rows that made and that tested it, and what was done on the way."""
 
-    model: TableModel
+    model: TableModel  # fitted to all rows
+    tested: TableModel  # fitted to the training rows alone; the figures are those of this one
     settings: FitSettings
     train: EncodedRows
     test: EncodedRows
     tested_on: str  # a sentence
     notes: tuple[str, ...]
+
+    @property
+    def test_answers(self) -> Matrix:
+        """What the tested model predicts for the test rows, in the targets' units."""
+        if self.test is self.train:
+            return self.tested.training_answers(self.train.encoded)
+        return self.tested.answers(self.test.encoded)
 
 
 def fit_table(
@@ -91,17 +106,97 @@ def fit_table(
     else:
         held, remarks, tested_on = _test_rows(encoding, RawTable.of(test), len(train_rows))
     notes += [f"Test rows: {note}" for note in remarks]
-    tell("training")
-    estimator, remarks = settings.estimator(*train.encoded.shape)
+    encoding, remarks = _target_scales(encoding, train, settings)
     notes += remarks
+    tell("training")
+    estimator, remarks = _estimator(encoding, train, settings, tell=tell, callbacks=callbacks)
+    notes += remarks
+    tested = final = TableModel.of(estimator, encoding, train.encoded)
+    if test is None and len(test_rows) and settings.kind not in ("mlp", "autoencoder"):
+        tell("fitting to all rows")
+        everything = _joined(train, held)
+        among = _taking_part(estimator)
+        estimator, _ = _estimator(
+            encoding, everything, settings, tell=tell, callbacks=callbacks, among=among
+        )
+        final = TableModel.of(estimator, encoding, everything.encoded)
+        tested_on += " The saved model was fitted to all of these rows afterwards."
+    return Fitted(final, tested, settings, train, held, tested_on, tuple(notes))
+
+
+def _target_scales(
+    encoding: TableEncoding, train: EncodedRows, settings: FitSettings
+) -> tuple[TableEncoding, list[str]]:
+    """Targets on a log scale where held-out rows are predicted better so."""
+    if not settings.families:
+        return encoding, []
+    targets, notes = list(encoding.targets), []
+    for number, target in enumerate(targets):
+        values = train.targets[:, number]
+        if may_be_logarithmic(values):
+            other = log_target(target, values)
+            scaled = [target.scaled(values), other.scaled(values)]
+            units = [target.plain, other.plain]
+            errors = compare_scales(train.encoded, scaled, units, encoding.roles, settings.seed)
+            plain, log = (error / target.scale for error in errors)
+            if log < _LOG_MARGIN * plain:
+                targets[number] = other
+                notes.append(
+                    f"{target.name!r} is skewed and was taken on a log scale: held-out rows have an"
+                    f" error of {log:.3g} robust deviations so, of {plain:.3g} on its own scale."
+                )
+    return replace(encoding, targets=tuple(targets)), notes
+
+
+def _estimator(
+    encoding: TableEncoding,
+    rows: EncodedRows,
+    settings: FitSettings,
+    *,
+    tell: Tell,
+    callbacks: Sequence[Callback],
+    among: Sequence[str] | None = None,
+) -> tuple[Any, list[str]]:
+    """The fitted estimator, and what was decided for it."""
+    if settings.families:
+        sizes = np.array([residual_scale(column - np.median(column)) for column in rows.targets.T])
+        model = fit_families(
+            rows.encoded,
+            encoding.scale_targets(rows.targets),
+            encoding.roles,
+            families=settings.families if among is None else among,
+            units=lambda scaled: encoding.plain_targets(scaled) / sizes,
+            seed=settings.seed,
+            seconds=None if settings.seconds is None else settings.seconds / 2,
+            tell=tell,
+        )
+        return model, list(model.notes)
+    estimator, notes = settings.estimator(*rows.encoded.shape)
     estimator.set_params(callbacks=callbacks)
-    if targets:
-        estimator.fit(train.encoded, encoding.scale_targets(train.targets))
+    if encoding.targets:
+        estimator.fit(rows.encoded, encoding.scale_targets(rows.targets))
     else:
-        estimator.fit(bounded(train.encoded))
+        estimator.fit(bounded(rows.encoded))
     # As it will come back from the disk, so that it predicts the same bits.
-    model = TableModel.of(restore_estimator(*estimator_state(estimator)), encoding, train.encoded)
-    return Fitted(model, settings, train, held, tested_on, (*notes, *estimator.result_.remarks))
+    restored = restore_estimator(*estimator_state(estimator))
+    return restored, [*notes, *estimator.result_.remarks]
+
+
+def _taking_part(estimator: Any) -> list[str] | None:
+    """The families that have a weight: only those are fitted again."""
+    if not isinstance(estimator, TableRegressor):
+        return None
+    return [name for name, weight in estimator.weights.items() if weight]
+
+
+def _joined(train: EncodedRows, held: EncodedRows) -> EncodedRows:
+    order = np.argsort(np.concatenate([train.rows, held.rows]), kind="stable")
+    return EncodedRows(
+        pd.concat([train.frame, held.frame]).iloc[order],
+        np.concatenate([train.rows, held.rows])[order],
+        np.concatenate([train.encoded, held.encoded])[order],
+        np.concatenate([train.targets, held.targets])[order],
+    )
 
 
 def _feature_names(table: RawTable, settings: FitSettings) -> tuple[list[str], list[str]]:
@@ -184,6 +279,8 @@ def _test_rows(
 
 
 def _tested_on(train: int, test: int, settings: FitSettings) -> str:
+    if not test and settings.families:
+        return f"Trained on all {train:,} rows: the errors are of rows that were held out in turn."
     if not test:
         return (
             f"Trained on all {train:,} rows: the errors are of rows that the model has seen, and"

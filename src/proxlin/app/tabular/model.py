@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from proxlin.app.tabular.columns import Content, Matrix, Vector, show_plain
 from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
+from proxlin.app.tabular.families import TableRegressor
+from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import Saveable
@@ -32,17 +34,19 @@ class TableModel:
     the cell as it is.
     """
 
-    estimator: Saveable
+    estimator: Saveable | TableRegressor
     encoding: TableEncoding
     scale: OutlierScale  # of the training rows' misfits
     facts: dict[str, Any] = field(default_factory=dict)  # where it comes from, plain values
 
     @classmethod
-    def of(cls, estimator: Saveable, encoding: TableEncoding, encoded: Matrix) -> TableModel:
+    def of(
+        cls, estimator: Saveable | TableRegressor, encoding: TableEncoding, encoded: Matrix
+    ) -> TableModel:
         """With the scale of outlier scores that these training rows set."""
-        if isinstance(estimator, RobustRegressor):
-            return cls(estimator, encoding, estimator.outlier_scale_)
         bare = cls(estimator, encoding, estimator.outlier_scale_)
+        if not isinstance(estimator, RobustAutoencoder):
+            return bare
         return cls(
             estimator, encoding, OutlierScale.fit(bare._norms(bare._rebuilt(encoded) - encoded))
         )
@@ -81,11 +85,17 @@ class TableModel:
         encoded, _ = self.read(cells, targets=True)
         return self.judge_encoded(encoded, self.encoding.read_targets(cells))
 
-    def judge_encoded(self, encoded: Matrix, targets: Matrix | None = None) -> Judgement:
-        """The same for rows that `read` has read, with their targets in their own units."""
+    def judge_encoded(
+        self, encoded: Matrix, targets: Matrix | None = None, expected: Matrix | None = None
+    ) -> Judgement:
+        """The same for rows that `read` has read, with their targets in their own units.
+
+        `expected` takes the place of the model's own predictions, which are scaled.
+        """
         if targets is not None and self.target_names:
             names = self.target_names
-            away = self.estimator.predict(encoded) - self.encoding.scale_targets(targets)
+            answers = self.estimator.predict(encoded) if expected is None else expected
+            away = answers - self.encoding.scale_targets(targets)
             misfits = np.abs(away)
         else:
             names = [column.name for column in self.encoding.features]
@@ -97,11 +107,40 @@ class TableModel:
 
     def answers(self, encoded: Matrix) -> Matrix:
         """The targets of encoded rows, in their own units."""
-        assert isinstance(self.estimator, RobustRegressor)
-        return self.encoding.plain_targets(self.estimator.predict(encoded))
+        assert not isinstance(self.estimator, RobustAutoencoder)
+        return self.encoding.plain_targets(np.asarray(self.estimator.predict(encoded), np.float64))
+
+    def training_answers(self, encoded: Matrix) -> Matrix:
+        """The targets of the rows that it was fitted to, by members that had not seen them."""
+        if isinstance(self.estimator, TableRegressor):
+            return self.encoding.plain_targets(self.estimator.held_out)
+        return self.answers(encoded)
+
+    def judge_training(self, encoded: Matrix, targets: Matrix) -> Judgement:
+        """The rows that the model was fitted to, if possible by members that had not seen them."""
+        held = self.estimator.held_out if isinstance(self.estimator, TableRegressor) else None
+        return self.judge_encoded(encoded, targets, held)
+
+    def bounds(self, encoded: Matrix, coverage: float) -> tuple[Matrix, Matrix]:
+        """Between which the targets of that share of good rows lie, in their own units."""
+        if isinstance(self.estimator, TableRegressor):
+            low, high = self.estimator.bounds(encoded, coverage)
+        elif hasattr(self.estimator, "predict_interval"):
+            low, high = (
+                np.reshape(part, (len(encoded), -1))
+                for part in self.estimator.predict_interval(encoded, coverage=coverage)
+            )
+        else:
+            raise InvalidInputError(
+                "--interval needs a model with targets whose family was chosen by proxlin fit; this"
+                " folder holds another. Fit again without --model."
+            )
+        return self.encoding.plain_targets(low), self.encoding.plain_targets(high)
 
     def explain(self, frame: pd.DataFrame, rows: Sequence[int], judged: Judgement) -> list[Misfit]:
         """For each of these rows, the columns that fit worst with expected and found value."""
+        if not len(rows):
+            return []
         some = RawTable.of(frame.iloc[list(rows)]).frame
         expected, got = self._contents(some)
         misfits = []
@@ -113,7 +152,7 @@ class TableModel:
                     score=float(judged.scores[row]),
                     outlier=bool(judged.flags[row]),
                     cells=tuple(
-                        Cell(judged.names[j], expected[j][place], got[j][place])
+                        OddCell(judged.names[j], expected[j][place], got[j][place])
                         for rank, j in enumerate(order[:_CELLS_SHOWN])
                         if rank == 0 or judged.misfits[row, j] > 1
                     ),
@@ -130,7 +169,8 @@ class TableModel:
         if isinstance(self.estimator, RobustRegressor):
             return self.estimator.misfits(away)
         p = self.estimator.p
-        norms: Vector = RowLoss(2.0 if p == "mse" else p)(torch.from_numpy(away)).numpy()
+        exponent = 2.0 if isinstance(p, str) else p
+        norms: Vector = RowLoss(exponent)(torch.from_numpy(away)).numpy()
         return norms
 
     def _contents(self, frame: pd.DataFrame) -> tuple[list[list[Content]], list[list[Content]]]:
@@ -138,7 +178,7 @@ class TableModel:
         encoded, _ = self.encoding.encode(frame)
         expected: list[list[Content]] = []
         got: list[list[Content]] = []
-        if isinstance(self.estimator, RobustRegressor):
+        if self.target_names:
             answers = self.answers(encoded)
             for number, target in enumerate(self.encoding.targets):
                 scaled = target.scaled(answers[:, number])
@@ -171,7 +211,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Cell:
+class OddCell:
     """One cell that does not fit."""
 
     column: str
@@ -195,7 +235,7 @@ class Misfit:
     row: int  # counted from 1, without the header
     score: float
     outlier: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[OddCell, ...]
 
 
 def bounded(encoded: Matrix) -> Matrix:

@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from safetensors.torch import load, save
+from torch import Tensor
 
 from proxlin.app.tabular.columns import CategoryColumn, Column, NumberColumn
 from proxlin.app.tabular.encoding import TableEncoding
+from proxlin.app.tabular.families import TableRegressor, regressor_state, restore_regressor
 from proxlin.app.tabular.model import TableModel
 from proxlin.app.tabular.model_folder import ARRAYS, MODEL, write_folder
 from proxlin.app.tabular.numbers import Reading
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.state import estimator_state, restore_estimator
+from proxlin.estimators.state import Saveable, estimator_state, restore_estimator
 from proxlin.run.storage import digest, dump_checked, parse_json, read_regular, without_checksum
 
 FORMAT = 1  # of the folder; one of a later format is not read
@@ -50,7 +53,7 @@ def load_model(folder: str | Path) -> TableModel:
         )
     try:
         arrays = load(content)
-        estimator = restore_estimator(header["estimator"], arrays)
+        estimator = _restored(header["estimator"], arrays)
         encoding = TableEncoding(
             tuple(_column(column) for column in header["features"]),
             tuple(_number_column(column) for column in header["targets"]),
@@ -80,7 +83,7 @@ def _check_predicts(model: TableModel) -> None:
 
 def model_files(model: TableModel) -> dict[str, bytes]:
     """The two files of a saved model by name."""
-    values, arrays = estimator_state(model.estimator)
+    values, arrays = model_state(model.estimator)
     content = save(arrays)
     header = {
         "what": _WHAT,
@@ -94,6 +97,20 @@ def model_files(model: TableModel) -> dict[str, bytes]:
         "arrays": digest(content),
     }
     return {MODEL: dump_checked(header, indent=1), ARRAYS: content}
+
+
+def model_state(estimator: Saveable | TableRegressor) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Everything that JSON can hold, and everything that it cannot."""
+    if not isinstance(estimator, TableRegressor):
+        return estimator_state(estimator)
+    values, arrays = regressor_state(estimator)
+    return values, {name: torch.as_tensor(part).contiguous() for name, part in arrays.items()}
+
+
+def _restored(values: dict[str, Any], arrays: dict[str, Tensor]) -> Saveable | TableRegressor:
+    if values["kind"] == "TableRegressor":
+        return restore_regressor(values, arrays)
+    return restore_estimator(values, arrays)
 
 
 def versions() -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""read_table_file: CSV, Parquet or ARFF from the disk, told apart by the first bytes."""
+"""read_table_file: CSV, Excel, Parquet or ARFF from the disk, told apart by the first bytes."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import zipfile
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -12,14 +13,21 @@ import numpy as np
 import pandas as pd
 
 from proxlin._checks import check_choice
-from proxlin.app.tabular.csv_file import SEPARATORS, RawTable, find_encoding, parse_csv
+from proxlin.app.tabular.csv_file import (
+    SEPARATORS,
+    RawTable,
+    column_names,
+    find_encoding,
+    parse_csv,
+)
 from proxlin.data.formats import MalformedError, parse_arff
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import read_regular
 
-_PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
+_PARQUET, _GZIP, _ZIP = b"PAR1", b"\x1f\x8b", b"PK\x03\x04"
 _LOOK = 4096
 _MOST_UNPACKED = 8 << 30  # bytes: a small file must not unpack into all memory
+_MOST_EXCEL = 1 << 30  # bytes, unpacked
 _PIECE = 1 << 20  # bytes unpacked at a time: memory grows with what is there, not with the bound
 
 
@@ -35,6 +43,8 @@ def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTab
     try:
         if content.startswith(_PARQUET) and content.endswith(_PARQUET):
             return _parse_parquet(content)
+        if content.startswith(_ZIP) and _is_excel(content):
+            return _parse_excel(content)
         if _is_arff(content):
             return _parse_arff(content)
         return parse_csv(content, separator)
@@ -70,6 +80,46 @@ def _unpacked(content: bytes, path: str | Path) -> bytes:
         raise InvalidInputError(
             f"{path} unpacks to more than the memory holds; split it."
         ) from cause
+
+
+def _is_excel(content: bytes) -> bool:
+    try:
+        return "xl/workbook.xml" in zipfile.ZipFile(io.BytesIO(content)).namelist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+
+
+def _parse_excel(content: bytes) -> RawTable:
+    """The first sheet: names in its first row, and what the cells show, never their formulas."""
+    try:
+        # Only Excel tables need it.
+        import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ImportError as cause:
+        raise InvalidInputError(
+            'Excel needs openpyxl; run pip install "proxlin[excel]".'
+        ) from cause
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+        if sum(part.file_size for part in archive.infolist()) > _MOST_EXCEL:
+            raise InvalidInputError("it unpacks to more than 1 GB; save the table as CSV.")
+        book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+        rows = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
+    except InvalidInputError:
+        raise
+    except Exception as cause:  # whatever a damaged archive or its XML may raise
+        raise InvalidInputError(f"it is a damaged Excel file ({type(cause).__name__}).") from cause
+    rows = [row for row in rows if any(cell is not None for cell in row)]
+    if len(rows) < 2:
+        raise InvalidInputError("its first sheet has no rows below the names of the columns.")
+    names, notes = column_names(tuple("" if c is None else str(c).strip() for c in rows[0]))
+    if len(book.sheetnames) > 1:
+        first = book.sheetnames[0]
+        notes.append(f"Of {len(book.sheetnames)} sheets the first, {first!r}, was read.")
+    columns = {
+        name: pd.Series([row[place] if place < len(row) else None for row in rows[1:]])
+        for place, name in enumerate(names)
+    }
+    return RawTable(pd.DataFrame(columns), tuple(notes))
 
 
 def _is_arff(content: bytes) -> bool:

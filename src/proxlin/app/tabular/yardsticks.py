@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.decomposition import PCA
-from sklearn.linear_model import Ridge
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import HuberRegressor, Ridge
 
+from proxlin.app.tabular.additive import residual_scale
 from proxlin.app.tabular.columns import Matrix, NumberColumn, Vector
-from proxlin.app.tabular.encoding import TableEncoding
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import bounded
 from proxlin.estimators import RobustAutoencoder
 
 MODEL, MIDDLE, SQUARES = "proxlin", "always the median", "least squares"
 COMPONENTS = "principal components"
+BOOSTING, HUBER = "boosting, absolute error", "Huber"
+
+_MOST_ROWS, _MOST_COLUMNS = 20_000, 400  # of what people would take instead
 
 
 @dataclass(frozen=True)
@@ -34,14 +40,16 @@ def measure(fitted: Fitted) -> list[ColumnError]:
 
     For an autoencoder they are those of the table's numbers after a way through the code.
     """
-    if isinstance(fitted.model.estimator, RobustAutoencoder):
-        return _measure_rebuilt(fitted, fitted.model.estimator)
-    encoding, train, test = fitted.model.encoding, fitted.train, fitted.test
+    if isinstance(fitted.tested.estimator, RobustAutoencoder):
+        return _measure_rebuilt(fitted, fitted.tested.estimator)
+    encoding, train, test = fitted.tested.encoding, fitted.train, fitted.test
     answers = {
-        MODEL: fitted.model.answers(test.encoded),
+        MODEL: fitted.test_answers,
         MIDDLE: np.broadcast_to(np.median(train.targets, axis=0), test.targets.shape),
-        SQUARES: _least_squares(encoding, train.encoded, train.targets, test.encoded),
+        SQUARES: _least_squares(train.encoded, train.targets, test.encoded),
     }
+    if test is not train:
+        answers |= _usual(train.encoded, train.targets, test.encoded)
     return [
         _error(column.name, name, answer[:, number], test.targets[:, number])
         for number, column in enumerate(encoding.targets)
@@ -70,11 +78,38 @@ def _measure_rebuilt(fitted: Fitted, estimator: RobustAutoencoder) -> list[Colum
     return errors
 
 
-def _least_squares(encoding: TableEncoding, x: Matrix, y: Matrix, new: Matrix) -> Matrix:
+def _usual(x: Matrix, y: Matrix, new: Matrix) -> dict[str, Matrix]:
+    """What people would take instead, by its defaults, on at most so many rows and columns."""
+    rows = slice(None, None, -(-len(x) // _MOST_ROWS))
+    middle, spread = _own_scale(y)
+    x, z = x[rows, :_MOST_COLUMNS], ((y - middle) / spread)[rows]
+    new = new[:, :_MOST_COLUMNS]
+    boosting = HistGradientBoostingRegressor(loss="absolute_error", random_state=0)
+    huber = HuberRegressor(max_iter=300)
+    answers = {}
+    for name, line in ((BOOSTING, boosting), (HUBER, huber)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a fit that did not converge is a yardstick as well
+            try:
+                columns = [clone(line).fit(x, column).predict(new) for column in z.T]
+            except ValueError:  # no optimum was found
+                continue
+        answers[name] = np.column_stack(columns) * spread + middle
+    return answers
+
+
+def _least_squares(x: Matrix, y: Matrix, new: Matrix) -> Matrix:
     """Ridge regression of weight 1, which is least squares for all but tiny tables."""
-    line = Ridge(alpha=1.0).fit(x, encoding.scale_targets(y))
+    middle, spread = _own_scale(y)
+    line = Ridge(alpha=1.0).fit(x, (y - middle) / spread)
     answer: Matrix = line.predict(new)
-    return encoding.plain_targets(answer.reshape(len(new), -1))
+    return answer.reshape(len(new), -1) * spread + middle
+
+
+def _own_scale(y: Matrix) -> tuple[Vector, Vector]:
+    """Median and robust deviation of each target, never on a log scale."""
+    middle = np.median(y, axis=0)
+    return middle, np.array([residual_scale(column) for column in (y - middle).T])
 
 
 def _error(column: str, predictor: str, answer: Vector, truth: Vector) -> ColumnError:

@@ -1,0 +1,55 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from proxlin.app.tabular.detection import detect_outliers, detection_report
+from proxlin.errors import InvalidInputError
+
+
+@pytest.fixture(scope="module")
+def frame():
+    generator = np.random.default_rng(0)
+    size = generator.normal(10, 2, 300)
+    frame = pd.DataFrame(
+        {
+            "number": np.arange(300) + 1,
+            "length": size + 0.1 * generator.normal(size=300),
+            "width": 2 * size + 0.1 * generator.normal(size=300),
+            "weight": 3 * size + 0.1 * generator.normal(size=300),
+            "kind": generator.choice(["a", "b"], 300),
+        }
+    )
+    frame.loc[7, "width"] = 80.0
+    frame.loc[11, "weight"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def detection(frame):
+    return detect_outliers(frame)
+
+
+def test_the_odd_cell_is_named_with_what_the_row_lets_expect(detection, frame):
+    (worst,) = detection.worst(1)
+    assert worst.row == 8
+    assert worst.outlier
+    cell = worst.cells[0]
+    assert (cell.column, cell.got) == ("width", 80.0)
+    assert cell.expected == pytest.approx(2 * frame.loc[7, "length"], rel=0.1)
+
+
+def test_numbers_of_rows_are_left_out_and_most_rows_are_fine(detection):
+    assert any("'number' is left out" in note for note in detection.notes)
+    assert detection.judged.flags.mean() < 0.1
+    assert np.isfinite(detection.judged.scores).all()
+
+
+def test_the_page_shows_the_row_and_escapes_names(detection):
+    page = detection_report(detection, "<t>.csv", "proxlin outliers t.csv")
+    assert "&lt;t&gt;.csv" in page
+    assert "width: 80, expected" in page
+
+
+def test_a_table_that_says_too_little_is_refused():
+    with pytest.raises(InvalidInputError, match="say too little"):
+        detect_outliers(pd.DataFrame({"a": [1.0, 2.0, 3.0]}))

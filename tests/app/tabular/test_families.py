@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+import torch
+
+from proxlin.app.tabular.families import (
+    ColumnRoles,
+    Jury,
+    fit_families,
+    regressor_state,
+    restore_regressor,
+)
+
+
+def roles(count):
+    return ColumnRoles(np.arange(count))
+
+
+@pytest.fixture(scope="module")
+def product():
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-2, 2, size=(400, 3))
+    truth = x[:, 0] * x[:, 1] + np.sin(2 * x[:, 2])
+    z = truth + 0.1 * generator.normal(size=400)
+    z[:80] += 50
+    return x, z[:, None], truth[:, None]
+
+
+@pytest.fixture(scope="module")
+def model(product):
+    x, z, _ = product
+    return fit_families(x, z, roles(3))
+
+
+def test_held_out_rows_choose_what_can_say_it(model, product):
+    x, _, truth = product
+    figures = {figure.family: figure for figure in model.figures}
+    assert set(figures) == {"linear", "additive", "trees"}
+    assert figures["trees"].held_out_error < figures["additive"].held_out_error
+    assert figures["additive"].held_out_error < figures["linear"].held_out_error
+    assert sum(model.weights.values()) == pytest.approx(1)
+    assert model.weights["trees"] > 0.5
+    assert np.abs(model.predict(x) - truth).mean() < 0.35
+
+
+def test_a_line_is_left_a_line():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 4))
+    z = x @ [[1.0], [2.0], [0.0], [-1.0]] + 0.5 * generator.normal(size=(200, 1))
+    model = fit_families(x, z, roles(4))
+    assert np.abs(model.predict(x) - x @ [[1.0], [2.0], [0.0], [-1.0]]).mean() < 0.15
+
+
+def test_wrong_rows_have_no_vote():
+    generator = np.random.default_rng(0)
+    good, worse = generator.normal(size=(2, 1000, 1)) * [[[1.0]], [[1.2]]]
+    jury = Jury.of([good, worse])
+    before = jury.error(good), jury.error(worse)
+    assert before[0] < before[1]
+    for residuals in (good, worse):
+        residuals[:300] += 1e6
+    worse[:300] -= 1e3  # the worse candidate is nearer to the wrong rows
+    jury = Jury.of([good, worse])
+    assert jury.error(good) == pytest.approx(before[0], rel=0.1)
+    assert jury.error(good) < jury.error(worse)
+
+
+def test_bounds_hold_the_share_of_good_rows_that_they_say(model, product):
+    generator = np.random.default_rng(7)
+    x = generator.uniform(-2, 2, size=(1000, 3))
+    z = x[:, 0] * x[:, 1] + np.sin(2 * x[:, 2]) + 0.1 * generator.normal(size=1000)
+    low, high = model.bounds(x, 0.9)
+    assert 0.8 < np.mean((low[:, 0] <= z) & (z <= high[:, 0])) < 0.99
+    narrow = model.bounds(x, 0.5)
+    assert (low <= narrow[0]).all()
+    assert (narrow[1] <= high).all()
+
+
+def test_wrong_rows_are_flagged_by_members_that_had_not_seen_them(model, product):
+    _, z, _ = product
+    scores = model.outlier_scale_.scores(np.abs(z - model.held_out).sum(axis=1))
+    flags = model.outlier_scale_.flags(scores)
+    assert flags[:80].all()
+    assert flags[80:].mean() < 0.1
+
+
+def test_what_was_saved_predicts_the_same_bits(model, product):
+    x, _, _ = product
+    values, arrays = regressor_state(model)
+    restored = restore_regressor(values, {k: torch.as_tensor(v) for k, v in arrays.items()})
+    np.testing.assert_array_equal(restored.predict(x), model.predict(x))
+    np.testing.assert_array_equal(restored.bounds(x, 0.8), model.bounds(x, 0.8))
+    assert restored.figures == model.figures
+
+
+def test_a_level_that_was_seen_seldom_is_shrunk_towards_the_rest():
+    generator = np.random.default_rng(0)
+    levels = generator.choice(2, size=300)
+    levels[0] = 2
+    x = np.eye(3)[levels]
+    z = 0.5 * (levels[:, None] == 1) + 0.3 * generator.normal(size=(300, 1))
+    z[0] = 5  # the one row of its level
+    model = fit_families(x, z, ColumnRoles(np.empty(0, dtype=int), (np.arange(3),)))
+    (rare,) = model.predict(np.array([[0.0, 0.0, 1.0]]))
+    assert abs(float(rare[0])) < 1.5
+    (unseen,) = model.predict(np.zeros((1, 3)))
+    assert abs(float(unseen[0])) < 0.3
+
+
+@pytest.mark.slow
+def test_a_net_takes_part_when_there_is_time_for_it():
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-2, 2, size=(250, 2))
+    z = np.sin(x[:, :1] * x[:, 1:]) + 0.05 * generator.normal(size=(250, 1))
+    model = fit_families(x, z, roles(2), families=("net",))
+    values, arrays = regressor_state(model)
+    restored = restore_regressor(values, {k: torch.as_tensor(v) for k, v in arrays.items()})
+    np.testing.assert_array_equal(restored.predict(x), model.predict(x))
+    assert np.abs(model.predict(x) - np.sin(x[:, :1] * x[:, 1:])).mean() < 0.3
