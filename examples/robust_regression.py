@@ -16,13 +16,14 @@ from sklearn.linear_model import LinearRegression
 
 from proxlin import RobustRegressor
 
-REPEATS = 3 if os.environ.get("PROXLIN_QUICK") else 40
+REPEATS = 2 if os.environ.get("PROXLIN_QUICK") else 20
 CASES = (("Gaussian", 0.0), ("Student t(2)", 0.0), ("Gaussian", 0.2), ("Gaussian", 0.4))
+PLAIN = {"reweight": False, "leverage": False, "regularizer": None}
 MODELS = {
     "least squares": LinearRegression(),
-    "p = 1": RobustRegressor(p=1),
-    "p = 2": RobustRegressor(p=2),
-    "p = 2, reweight": RobustRegressor(p=2, reweight=True),
+    "p = 1, plain": RobustRegressor(p=1, **PLAIN),
+    "p = 2, plain": RobustRegressor(p=2, **PLAIN),
+    "RobustRegressor()": RobustRegressor(),
 }
 
 
@@ -60,7 +61,7 @@ def main(folder: Path) -> None:
 
 def draw(x: np.ndarray, y: np.ndarray, bad: np.ndarray) -> Figure:
     """Predictions of both fits over the first target; beside them, the outlier scores."""
-    robust = RobustRegressor(p=2, reweight=True).fit(x, y)
+    robust = RobustRegressor().fit(x, y)
     plain = LinearRegression().fit(x, y)
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3)

@@ -34,7 +34,7 @@ SECTIONS = {
         "factorization",
         "video_background",
     ),
-    "Your own module": ("own_module", "implicit_image"),
+    "Your own module": ("own_module", "own_training_loop", "implicit_image"),
     "Methods and machines": ("several_processes",),
 }
 
