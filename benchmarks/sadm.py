@@ -17,7 +17,7 @@ from proxlin.methods.subproblem.normal_equations import DenseRows, Gram, product
 from proxlin.methods.subproblem.splitting import SplitProblem, minimize_split
 from proxlin.models import paper_autoencoder
 from proxlin.problem import Problem
-from proxlin.prox import norm
+from proxlin.problem.loss import RowLoss
 from proxlin.terms import Ridge
 
 BATCH, INNER_STEPS = 8, 10
@@ -59,7 +59,7 @@ def _figures(p: float, repeats: int) -> list[str]:
     equations = Gram(product_of_columns(rows.matrix))
     weights = torch.tensor(2.001)  # h + gamma_1 + rho_1
     centre = torch.zeros_like(model.anchor)
-    split = SplitProblem(rows, equations, batch.residual, centre, weights, p)
+    split = SplitProblem(rows, equations, batch.residual, centre, weights, RowLoss(p))
 
     seconds = best_of_each(
         {
@@ -86,7 +86,7 @@ def _excess(split: SplitProblem) -> float:
 
     def objective(x: Tensor) -> float:
         distance = 0.5 * split.weights * (x - split.centre).square().sum()
-        return float(norm(split.rows.apply(x) + split.offset, p=split.p).mean() + distance)
+        return float(split.loss(split.rows.apply(x) + split.offset).mean() + distance)
 
     found = objective(minimize_split(split, INNER, split.centre).x)
     exact = InnerADMM(max_steps=1000, tolerance=1e-6)

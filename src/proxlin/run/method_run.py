@@ -131,6 +131,14 @@ class MethodRun(Loop):
     def _recall(self, kept: Serialized) -> Status | None:
         """Stand where the run stood that was kept; its status if it was over and still is."""
         memory = restore(self._memory(None), kept, self.problem.device)
+        measured = memory["stationarity"]
+        if not isinstance(memory["held_out"], type(self.held_out)) or not (
+            measured is None or isinstance(measured, int | float)
+        ):
+            raise CheckpointError(
+                "the checkpoint does not hold what this run remembers of its held-out rows or its"
+                " stationarity. Choose another checkpoint folder."
+            )
         for name in _REMEMBERED:
             setattr(self, name, memory[name])
         try:
