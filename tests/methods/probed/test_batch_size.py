@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from proxlin import Lasso, Probed, Problem, Ridge
 from proxlin.methods.contract import Budget
 from proxlin.methods.curvature import LayeredCurvature, layer_pieces
 from proxlin.methods.probed.batch_probe import probe_batch
-from proxlin.methods.probed.batch_size import GradientNoise
+from proxlin.methods.probed.batch_size import GradientNoise, activations_of_a_row
 from proxlin.models import linear_regressor, mlp_regressor
 
 
@@ -101,3 +102,10 @@ def test_wide_layers_cost_as_much_as_many_rows():
     assert rows(mlp_regressor(20, 4, hidden=(8,)), 20) < 10
     wide = rows(mlp_regressor(600, 4, hidden=(300,)), 600)
     assert 250 < wide < 300  # a third of units and inputs together
+
+
+def test_recurrent_layers_count_what_they_keep_of_every_step():
+    x, y = torch.zeros(2, 12, 4), torch.zeros(2, 8)
+    lstm = nn.LSTM(4, 8, batch_first=True)
+    problem = Problem(lstm, (x, y), residual=lambda net, x, y: net(x)[0][:, -1] - y)
+    assert activations_of_a_row(problem) >= 12 * 4 * 8  # the gates alone
