@@ -13,7 +13,7 @@ from proxlin.exact.linear.coordinates import Coordinates
 from proxlin.exact.linear.lagrangian import GeneralizedHessian, Lagrangian, Point
 from proxlin.exact.linear.losses import Loss, Quantile
 
-OWNED = 2.0  # times the clipped value from which on outliers own a value
+OWNED = 100.0  # times the clipped value from which on outliers own a value
 _EPS = torch.finfo(torch.float64).eps
 _BALANCED = 1e-9  # of the largest sum that slopes can have: what a corrected dual point may miss
 _CORRECTIONS = 3  # of a dual point, the rows that leave the ball being put back in between

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -127,7 +128,7 @@ class Quantile:
 
     def rows(self, r: Tensor) -> Tensor:
         """(1 - tau) r+ + tau r-; bounds are not looked at."""
-        return torch.maximum((1.0 - self.tau) * r, -self.tau * r)
+        return torch.maximum(self._high * r, self._low * r)
 
     def value(self, r: Tensor, weights: Tensor) -> Tensor:
         """The weighted sum for each target."""
@@ -141,14 +142,27 @@ class Quantile:
 
     def into_ball(self, dual: Tensor) -> Tensor:
         """Clip to [-tau, 1 - tau], on the side of a bound not at all."""
-        low, high = -self.tau, 1.0 - self.tau
         if self.bound is None:
-            return torch.minimum(torch.maximum(dual, low), high)
-        return torch.minimum(dual, high) if self.side > 0 else torch.maximum(dual, low)
+            return self._clip(dual.clone())
+        return dual.clamp(max=self._high) if self.side > 0 else dual.clamp(min=self._low)
+
+    @cached_property
+    def _low(self) -> Tensor | float:
+        """-tau, as one number where all targets have the same: clipping is then one operation."""
+        same = bool((self.tau == self.tau[0]).all())
+        return -float(self.tau[0]) if same else -self.tau
+
+    @cached_property
+    def _high(self) -> Tensor | float:
+        return 1.0 + self._low
+
+    def _clip(self, dual: Tensor) -> Tensor:
+        """Clip to [-tau, 1 - tau] in place."""
+        return dual.clamp_(self._low, self._high)  # type: ignore[arg-type]  # both of one kind
 
     def gradient(self, v: Tensor, rho: float) -> Tensor:
         """Clip rho v to [-tau, 1 - tau], beyond which only the bound pulls."""
-        inside = torch.minimum(torch.maximum(v * rho, -self.tau), 1.0 - self.tau)
+        inside = self._clip(v * rho)
         if self.bound is None:
             return inside
         pull = rho * (v - self.bound)  # what moves v on to the bound
@@ -156,7 +170,7 @@ class Quantile:
 
     def curvature(self, v: Tensor, gradient: Tensor, rho: float) -> tuple[Tensor, Tensor | None]:
         """Rho where the proximal point is at the kink or at the bound, else 0."""
-        free = (gradient == 1.0 - self.tau) | (gradient == -self.tau)
+        free = (gradient == self._high) | (gradient == self._low)
         return (~free).to(v.dtype).mul_(rho), None
 
     def excess(self, gradient: Tensor) -> Tensor:
