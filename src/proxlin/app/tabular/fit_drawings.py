@@ -74,7 +74,8 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
         figure, axes = panel(x=literal(name[:40]), y=literal(f"changes {unit} by"))
         if isinstance(column, NumberColumn):
             knots = additive.ramps.knots[places[0]]
-            points = knots if len(knots) else np.array([-2.0, 2.0])
+            ends = np.array([0.0, 1.0] if column.reading.form == "truth" else [-2.0, 2.0])
+            points = knots if len(knots) else ends
             effects = _effect(additive, places[0], points)
             middle = float(_effect(additive, places[0], np.array([column.scaled_fill]))[0])
             axes.plot(column.plain(points), _in_units(effects - middle, target), color=BLUE)
