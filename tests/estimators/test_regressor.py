@@ -208,3 +208,22 @@ def test_more_training_goes_on_from_the_net():
     )
     first = model.fit(x, y).result_.objective
     assert model.fit(x, y).history_["objective"].iloc[0] == pytest.approx(first, rel=1e-4)
+
+
+def test_quantiles_are_those_of_scikit_learn_and_do_not_cross():
+    x, y, _, _ = dirty(targets=1)
+    one = RobustRegressor(quantile=0.9).fit(x, y[:, 0])
+    theirs = QuantileRegressor(quantile=0.9, alpha=0.0).fit(x, y[:, 0])
+
+    def loss(model):
+        off = y[:, 0] - model.predict(x)
+        return np.maximum(0.9 * off, -0.1 * off).mean()
+
+    assert loss(one) <= loss(theirs) * (1 + 1e-6)
+    several = RobustRegressor(quantile=[0.1, 0.5, 0.9]).fit(x, y[:, 0])
+    assert several.predict(x).shape == (200, 3)
+    assert (np.diff(several.predict(x), axis=1) >= -1e-6).all()
+    with pytest.raises(ValueError, match="for one target"):
+        RobustRegressor(quantile=[0.1, 0.9]).fit(x, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        RobustRegressor(quantile=1.5).fit(x, y[:, 0])

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from proxlin.errors import CombinationError
 from proxlin.estimators.base import Checkpoint, RobustBase, named_regularizer
-from proxlin.estimators.linear_fit import LinearFit
+from proxlin.estimators.linear_fit import LinearFit, linear_regularizer
 from proxlin.estimators.net_fit import (
     ModuleFactory,
     build_module,
@@ -33,7 +34,8 @@ from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import CUTOFF, OutlierScale
-from proxlin.estimators.tables import Array, as_array
+from proxlin.estimators.tables import Array, as_array, as_tensor
+from proxlin.exact.linear import solve_quantiles
 from proxlin.methods.contract import Status
 from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.models import linear_regressor
@@ -56,6 +58,7 @@ class RegressionLearner(RobustBase):
     """What `fit` and `partial_fit` do once the rows are read and the settings are right."""
 
     p: Exponent | Literal["auto"]  # type: ignore[assignment]
+    quantile: float | Sequence[float] | None
     hidden: Sequence[int]
     module: ModuleFactory | None
     leverage: bool | str | None
@@ -122,7 +125,9 @@ class RegressionLearner(RobustBase):
         self.row_weights_ = np.ones(len(x))
         self.chosen_ = "linear" if self._linear else "net"
         self._judged_ = self._errors_ = self._held_ = None
-        if self._linear:
+        if self.quantile is not None:
+            self.result_ = self._learn_quantiles(run)
+        elif self._linear:
             self.result_ = self._learn_line(run, share)
         elif self._reweighted:
             self.result_ = self._learn_net(run, share)
@@ -130,6 +135,41 @@ class RegressionLearner(RobustBase):
             self.result_ = self._solve(run, self.row_weights_, share)
         self._score_training(x, columns, weights)
         del self._judged_, self._held_
+
+    def _learn_quantiles(self, run: _Run) -> Result:
+        """Linear quantiles; `coef_` has a row for each of several, as for several targets."""
+        several = np.ndim(self.quantile) > 0  # type: ignore[arg-type]
+        levels = [float(level) for level in np.atleast_1d(np.asarray(self.quantile, dtype=float))]
+        if several and run.rows[1].shape[1] > 1:
+            raise CombinationError(
+                "several quantiles are for one target; got"
+                f" {run.rows[1].shape[1]} targets. Fit them one by one."
+            )
+        self._features_, self._targets_ = run.scalings
+        term = None if self._term == "auto" else self._term
+        weight = self._weight()
+        if isinstance(weight, str):
+            raise CombinationError('alpha="auto" is not for quantiles; give a number.')
+        results = solve_quantiles(
+            as_tensor(run.data[0], dtype=torch.float64),
+            as_tensor(run.data[1], dtype=torch.float64),
+            levels,
+            regularizer=linear_regularizer(term, float(weight)),
+            constraint=self.constraint,
+            fit_intercept=self.fit_intercept,
+            sample_weight=None if run.weights is None else torch.from_numpy(run.weights),
+            max_iter=self.max_iter,
+            max_seconds=self.max_seconds,
+            tol=self.tol or 1e-8,
+        )
+        self._flat_ = self._flat_ and not several
+        coef = np.concatenate([as_array(result.coef).T for result in results])
+        offset = np.concatenate([as_array(result.intercept) for result in results])
+        copies = len(levels) if several else 1
+        center, scale = self._targets_.center, self._targets_.scale
+        self._targets_ = RobustScaling(np.repeat(center, copies), np.repeat(scale, copies))
+        self._keep_linear(coef, offset, float(weight))
+        return min(zip(levels, results, strict=True), key=lambda pair: abs(pair[0] - 0.5))[1]
 
     def _learn_line(self, run: _Run, share: float) -> Result:
         """The majority's linear fit, or with settings of one's own the fit to its trusted rows."""
@@ -336,6 +376,7 @@ class RegressionLearner(RobustBase):
         self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
 
     def _score_training(self, x: Array, y: Array, weights: Weights | None) -> None:
+        y = np.broadcast_to(y, (len(y), len(self._targets_.scale)))  # for several quantiles
         if self.chosen_ == "net":
             self._record(self.result_, self._norms(x, y), size=_typical(self._targets_.apply(y)))
             unseen = ~self.outliers_ & (True if self._held_ is None else self._held_)

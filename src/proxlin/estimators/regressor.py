@@ -63,6 +63,10 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
     alpha
         The weight of a named regulariser, on scaled data; a number beside "auto" means a ridge.
         "auto" takes the one that predicts held-out rows best, for nets 1e-3.
+    quantile
+        A number in (0, 1) for that quantile of every target given the features, or several for
+        those of one target, which then do not cross: linear models by the pinball loss, proven
+        optimal, all rows counting. `predict` has one column for each of several.
     constraint
         For instance `NonNegative()`. On a linear model it bounds `coef_` in the data's own units,
         which are then not scaled.
@@ -138,6 +142,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         module: ModuleFactory | None = None,
         regularizer: str | Regularizer | None = "auto",
         alpha: float | Literal["auto"] = "auto",
+        quantile: float | Sequence[float] | None = None,
         constraint: Constraint | None = None,
         reweight: bool | Literal["auto"] = "auto",
         leverage: bool | Literal["auto"] | None = "auto",
@@ -159,6 +164,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         self.module = module
         self.regularizer = regularizer
         self.alpha = alpha
+        self.quantile = quantile
         self.constraint = constraint
         self.reweight = reweight
         self.leverage = leverage
@@ -312,6 +318,11 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
                     f"module decides its layers itself; got hidden={self.hidden!r} with it. Give"
                     " one of the two."
                 )
+        if self.quantile is not None and not self._linear:
+            raise CombinationError(
+                "quantile is for linear models; for a net, minimise Problem(module, data,"
+                " loss=Pinball(quantile))."
+            )
         if not self._linear and not self.fit_intercept:
             raise CombinationError(
                 "fit_intercept=False is for linear models; leave the biases out of the module."
