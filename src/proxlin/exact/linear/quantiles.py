@@ -26,7 +26,7 @@ def solve_quantiles(
     from the best under that condition; quantiles that would not cross anyway are those of
     `solve_linear`. `max_seconds` is for all of them together.
 
-    >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
+    >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0]]).double()
     >>> low, high = solve_quantiles(x, torch.tensor([0.0, 2.0, 1.0, 4.0]), [0.25, 0.75])
     >>> bool(((x @ (high.coef - low.coef) + high.intercept - low.intercept) >= 0).all())
     True
