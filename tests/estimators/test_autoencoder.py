@@ -187,7 +187,7 @@ def test_warm_starts_and_partial_fits_go_on_where_they_were():
     assert net.history_["objective"].iloc[0] == pytest.approx(before, rel=1e-5)
     part = RobustAutoencoder(2, hidden=(), max_iter=30, random_state=0)
     scores = [part.partial_fit(x[i::3]).score(x) for i in range(3)]
-    assert scores[-1] > scores[0]
+    assert scores[-1] > scores[0] - 1e-6  # rows on a plane: both are 0 up to rounding in float32
     scaling = part.coding_.scaling
     part.partial_fit(10 * x)
     assert part.coding_.scaling is scaling
