@@ -60,11 +60,13 @@ def path(request):
 
 
 REPORTS = ["reproduced", "demonstrated", "fitted"]
+UNFOLD = "() => document.querySelectorAll('details').forEach((folded) => { folded.open = true })"
 
 
 @pytest.mark.parametrize("path", REPORTS, indirect=True)
 def test_the_report_is_quiet_whole_and_fits_a_phone(visit, path):
     one = visit(path, width=390, dark=True)
+    one.ask(UNFOLD)
     assert one.ask("() => document.documentElement.scrollWidth") <= 390
     drawings = one.page.locator("figure.picture svg")
     assert drawings.count() >= 2
@@ -83,6 +85,7 @@ def test_the_report_is_quiet_whole_and_fits_a_phone(visit, path):
 @pytest.mark.parametrize("path", REPORTS, indirect=True)
 def test_every_table_sorts_and_every_link_of_the_contents_leads_to_its_section(visit, path):
     one = visit(path)
+    one.ask(UNFOLD)
     for table in one.page.locator("table.sortable").all():
         heads = table.locator("th button")
         if heads.count() == 0:

@@ -29,7 +29,7 @@ from proxlin.estimators.autoencoder_nets import (
 from proxlin.estimators.base import Checkpoint, RobustBase, seeded
 from proxlin.estimators.coding import Coding, flat_rows, has_images, read_image_shape, typical_norm
 from proxlin.estimators.scaling import RobustScaling
-from proxlin.estimators.tables import Array, read_codes, read_table
+from proxlin.estimators.tables import Array, as_tensor, read_codes, read_table
 from proxlin.exact.factorize import Cells
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.methods import Method
@@ -334,6 +334,6 @@ class RobustAutoencoder(
 
 def _pulled_in(rows: Array) -> Array:
     """The rows with cells and rows far from the medians of the columns pulled in."""
-    cells = Cells(torch.from_numpy(np.ascontiguousarray(rows)))
+    cells = Cells(as_tensor(rows, dtype=torch.float64))
     pulled = Bounds.of(cells).pull(cells)
     return rows if pulled is cells else pulled.values.numpy()

@@ -265,8 +265,10 @@ def _least_absolute(rows: Rows) -> Vector:
     coef = weighted_least_squares(rows.design, rows.target, rows.weights)
     for _ in range(20):
         size = np.abs(rows.residual(coef))
-        floor = 1e-3 * np.median(size) + np.finfo(np.float64).tiny
-        pull = rows.weights / np.maximum(size, floor)
+        floor = 1e-3 * np.median(size)
+        if floor == 0:  # half of the rows are fitted exactly
+            break
+        pull = rows.weights * (floor / np.maximum(size, floor))
         coef = weighted_least_squares(rows.design, rows.target, pull / pull.max())
     return coef
 
