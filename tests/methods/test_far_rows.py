@@ -63,7 +63,7 @@ def test_the_size_of_errors_does_not_matter_at_any_share(method, share, p):
 
 
 # A known weakness: with few rows and all of them in a step the objective itself asks a net to bend
-# towards far rows near their own features; on the other rows the error is 1.2 to 2.6 times as large.
+# towards far rows near their own features; elsewhere the error is 1.2 to 2.6 times as large.
 BENDS = pytest.mark.xfail(reason="a net trained on all of few rows bends towards far ones")
 
 
