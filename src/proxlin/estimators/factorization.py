@@ -23,13 +23,13 @@ from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor, read_codes, read_table
 from proxlin.exact.factorize import Cells, RowNorm, Stream, check_known, check_rank, check_size
 from proxlin.exact.factorize.bounded import Bounds
-from proxlin.exact.factorize.fit import (
+from proxlin.exact.factorize.fit_factors import (
     EmbeddedRows,
     Fit,
     embed_rows,
     fit_bounded,
+    fit_factors,
     fit_stream,
-    fit_table,
     full_norms,
 )
 from proxlin.exact.factorize.held_out_cells import choose
@@ -236,7 +236,7 @@ class RobustFactorization(
             "seed": seed,
         }
         if self._bounds is None:
-            fit = fit_table(cells, rank, norm, **settings)
+            fit = fit_factors(cells, rank, norm, **settings)
             self._keep(fit)
             return self._out(fit.u)
         bounds = Bounds.of(cells.transposed) if by_column else self._bounds

@@ -23,7 +23,7 @@ from proxlin.estimators.tables import Array, as_array, read_codes, read_table
 from proxlin.exact.factorize import Cells, RowNorm
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.embed import embed
-from proxlin.exact.factorize.fit import fit_bounded
+from proxlin.exact.factorize.fit_factors import fit_bounded
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -69,7 +69,7 @@ def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:
     return filled
 
 
-def fit_table(
+def fit_factors(
     cells: Cells,
     rank: int,
     norm: RowNorm,
@@ -127,7 +127,7 @@ def fit_bounded(
     sides = cells.transposed if by_column else cells
     pulled = bounds.pull(sides)
     if pulled is sides or batch is not None:
-        return fit_table(
+        return fit_factors(
             pulled.transposed if by_column else pulled,
             rank,
             norm,
