@@ -9,6 +9,7 @@ import pytest
 import proxlin
 
 LATER = {
+    "torch",
     "pandas",
     "scipy",
     "sklearn",

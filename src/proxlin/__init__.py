@@ -6,31 +6,6 @@ Minimises (1/n) sum_i ||F(theta; x_i)||_p + g(theta) over theta in C with model-
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from proxlin.methods import MBO, SGD, Adam, Probed
-from proxlin.methods.contract import Status
-from proxlin.methods.search import Armijo
-from proxlin.methods.subproblem import ADMM, SADM, InnerADMM, Subgradient, sadm_iterations
-from proxlin.methods.subproblem.convex_model import ConvexModel
-from proxlin.methods.subproblem.metric import Diagonal, Euclidean
-from proxlin.problem import Problem
-from proxlin.problem.loss import Pinball
-from proxlin.run.callbacks import EarlyStopping, ProgressLine, TensorBoard
-from proxlin.run.checkpoint import Checkpoints
-from proxlin.run.minimize import Progress, minimize
-from proxlin.run.result import Certificate, History, Result
-from proxlin.terms import (
-    Ball,
-    Box,
-    ElasticNet,
-    GroupLasso,
-    Lasso,
-    LpNorm,
-    NonNegative,
-    Ridge,
-    Simplex,
-    Tied,
-)
-
 if TYPE_CHECKING:
     from proxlin.estimators import (
         RobustAutoencoder,
@@ -40,6 +15,30 @@ if TYPE_CHECKING:
         RobustOutlierDetector,
         RobustPCA,
         RobustRegressor,
+    )
+    from proxlin.methods import MBO, SGD, Adam, Probed
+    from proxlin.methods.contract import Status
+    from proxlin.methods.search import Armijo
+    from proxlin.methods.subproblem import ADMM, SADM, InnerADMM, Subgradient, sadm_iterations
+    from proxlin.methods.subproblem.convex_model import ConvexModel
+    from proxlin.methods.subproblem.metric import Diagonal, Euclidean
+    from proxlin.problem import Problem
+    from proxlin.problem.loss import Pinball
+    from proxlin.run.callbacks import EarlyStopping, ProgressLine, TensorBoard
+    from proxlin.run.checkpoint import Checkpoints
+    from proxlin.run.minimize import Progress, minimize
+    from proxlin.run.result import Certificate, History, Result
+    from proxlin.terms import (
+        Ball,
+        Box,
+        ElasticNet,
+        GroupLasso,
+        Lasso,
+        LpNorm,
+        NonNegative,
+        Ridge,
+        Simplex,
+        Tied,
     )
 
 __version__ = "0.1.0"
@@ -89,17 +88,52 @@ __all__ = [
     "sadm_iterations",
 ]
 
-
-# Rooms for users besides; a few come only with the first use.
-_ROOMS = ("data", "errors", "linearize", "models", "prox", "terms")
+# Where each name lives. It is loaded with its first use: torch and scikit-learn take seconds.
+_HOMES = {
+    "proxlin.methods": ("MBO", "SGD", "Adam", "Probed"),
+    "proxlin.methods.contract": ("Status",),
+    "proxlin.methods.search": ("Armijo",),
+    "proxlin.methods.subproblem": ("ADMM", "SADM", "InnerADMM", "Subgradient", "sadm_iterations"),
+    "proxlin.methods.subproblem.convex_model": ("ConvexModel",),
+    "proxlin.methods.subproblem.metric": ("Diagonal", "Euclidean"),
+    "proxlin.problem": ("Problem",),
+    "proxlin.problem.loss": ("Pinball",),
+    "proxlin.run.callbacks": ("EarlyStopping", "ProgressLine", "TensorBoard"),
+    "proxlin.run.checkpoint": ("Checkpoints",),
+    "proxlin.run.minimize": ("Progress", "minimize"),
+    "proxlin.run.result": ("Certificate", "History", "Result"),
+    "proxlin.terms": (
+        "Ball",
+        "Box",
+        "ElasticNet",
+        "GroupLasso",
+        "Lasso",
+        "LpNorm",
+        "NonNegative",
+        "Ridge",
+        "Simplex",
+        "Tied",
+    ),
+    "proxlin.estimators": (
+        "RobustAutoencoder",
+        "RobustFactorization",
+        "RobustFeatureSelector",
+        "RobustNMF",
+        "RobustOutlierDetector",
+        "RobustPCA",
+        "RobustRegressor",
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_ROOMS = ("data", "errors", "linearize", "models", "prox", "terms")  # for users besides
 
 
 def __getattr__(name: str) -> Any:
-    """Load on first use what takes long to import: scikit-learn takes as long as torch."""
+    """Load a public name, or a room, on first use."""
     if name in _ROOMS:
         return _import_module(f"proxlin.{name}")
-    if name in __all__:
-        return getattr(_import_module("proxlin.estimators"), name)
+    if name in _HOME:
+        return getattr(_import_module(_HOME[name]), name)
     raise AttributeError(f"module 'proxlin' has no attribute {name!r}")
 
 

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import entry_points
 from types import SimpleNamespace
 
@@ -69,11 +70,36 @@ def test_datasets_are_listed_with_their_sizes(run):
         assert name in told
 
 
-def test_help_names_the_commands(run):
-    code, told, _ = run("--help")
+@pytest.mark.processes
+def test_help_tells_of_all_commands_without_loading_them():
+    script = (
+        "import sys; sys.argv = ['proxlin', '--help']\n"
+        "from proxlin.app.cli.main import main\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n"
+        "    print(sorted(n for n in sys.modules if n == 'torch' or '.cli.' in n))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert all(name in told for name in cli.COMMANDS)
+    loaded = told.splitlines()[-1]
+    assert "torch" not in loaded
+    assert not [name for name in cli.COMMANDS if f"cli.{name}'" in loaded]
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_on_all_commands_says_of_each_what_its_own_help_says(command):
+    function = getattr(import_module(f"proxlin.app.cli.{command}"), command)
+    assert cli.COMMANDS[command] == function.__doc__.split("\n")[0]
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("fit", "--help")])
+def test_options_that_take_no_value_are_shown_without_one(run, arguments):
+    code, told, _ = run(*arguments)
     assert code == 0
-    assert "demo" in told
-    assert "datasets" in told
+    assert "--help" in told
+    assert "<bool>" not in told
 
 
 def test_the_version_is_that_of_the_package(run):

@@ -8,31 +8,65 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from proxlin.app.cli.session import quiet_unless_leading, worth_saying
 from proxlin.app.cli.terminal import brief
 from proxlin.errors import ProxlinError
 
-COMMANDS = ("demo", "fit", "predict", "outliers", "reproduce", "datasets")
+COMMANDS = {  # each with the first sentence of its help, which is told without loading it
+    "demo": "Squared error against robust losses on digits with outliers; ends with a report.",
+    "fit": "Train a model of your own table that bad rows cannot pull away.",
+    "predict": "Predictions for the rows of a table: row number, --id columns, predictions.",
+    "outliers": "Rows of a table that do not go with the others, with the cells that are to blame.",
+    "reproduce": "The paper's tables and figures, with the published figures beside ours.",
+    "datasets": "What can be loaded by name, and from where.",
+}
+
+
+class _PlainFlags(TyperCommand):
+    """Help shows options that take no value without the type of one."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_type(super().get_params(ctx))
 
 
 class _LoadedWhenCalled(TyperGroup):
-    """Imports the file of a command when it is called, or when help tells of all of them."""
+    """Imports the file of a command when it is called."""
+
+    _telling = False  # whether only help on all commands is asked for
 
     def __init__(self, **attributes: Any) -> None:
         # The names alone, for suggestions to who mistypes one.
         super().__init__(**{**attributes, "commands": dict.fromkeys(COMMANDS)})
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_type(super().get_params(ctx))
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._telling = True
+        super().format_help(ctx, formatter)
+        self._telling = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
+        if self._telling:
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(cmd_name)(getattr(import_module(f"{__package__}.{cmd_name}"), cmd_name))
+        function = getattr(import_module(f"{__package__}.{cmd_name}"), cmd_name)
+        single.command(cmd_name, cls=_PlainFlags)(function)
         return typer.main.get_command(single)
+
+
+def _without_type(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
 
 
 app = typer.Typer(

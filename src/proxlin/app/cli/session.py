@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 from types import FrameType, TracebackType
 
 from proxlin.errors import ProxlinError
-from proxlin.problem.parallel import communicator
 
 
 class Interrupts:
@@ -55,7 +55,10 @@ class Interrupts:
 
 def leads() -> bool:
     """Whether this process speaks and writes."""
-    return communicator().leads
+    if "RANK" not in os.environ:
+        return True  # torch, which takes seconds to load, is not asked
+    launch = import_module("proxlin.problem.parallel.launch")
+    return bool(launch.communicator().leads)
 
 
 def quiet_unless_leading() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
@@ -15,7 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from proxlin.run.result import Progress as TrainingProgress
+if TYPE_CHECKING:
+    from proxlin.run.result import Progress as TrainingProgress
 
 console = Console()
 _LONGEST = 600  # characters of an error: about eight lines of a terminal
