@@ -16,6 +16,7 @@ from proxlin.paper.inspection import Inspection
 from proxlin.paper.metrics import LOSSES, best_runs
 from proxlin.paper.store import Record
 from proxlin.report import panel
+from proxlin.report.drawing import plain_ticks
 from proxlin.report.palette import MUTED
 from proxlin.report.plots import Curve, draw_curves, draw_images, draw_residuals
 
@@ -128,7 +129,7 @@ def standing(table: pd.DataFrame) -> Figure | None:
         )  # fmt: skip
     axes.axvline(1.0, color=MUTED, linewidth=1.2, linestyle=":")
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
+    plain_ticks(axes.xaxis)
     axes.set_yticks(range(len(keys)), [f"{dataset}, {loss_name(p)}" for dataset, p in keys])
     axes.set_ylim(len(keys) - 0.5, -0.5)
     if len(methods) > 1:

@@ -9,9 +9,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+from proxlin.report.figure_text import show_figure
 from proxlin.report.palette import MUTED, VARIABLES
 from proxlin.run.storage import write_whole
 
@@ -39,6 +43,20 @@ def panel(
     if title:
         axes.set_title(title, fontsize=10, loc="left")
     return figure, axes
+
+
+def plain_ticks(*axes: Axis) -> None:
+    """Numbers at the ticks of axes that are drawn on: no powers of ten, thousands apart."""
+    for axis in axes:
+        low, high = sorted(axis.get_view_interval())
+        decades = np.log10(high / low) if axis.get_scale() == "log" else 0.0
+        if decades > 1:
+            steps = (1.0, 2.0, 5.0) if decades < 3 else (1.0,)
+            axis.set_major_locator(LogLocator(subs=steps))
+        elif axis.get_scale() != "symlog":
+            axis.set_major_locator(MaxNLocator(5))
+        axis.set_major_formatter(lambda value, _: show_figure(value, 6))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def write_picture(folder: Path, name: str, figure: Figure) -> list[Path]:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from proxlin.report.drawing import panel
+from proxlin.report.drawing import panel, plain_ticks
 from proxlin.report.palette import BLUE, MUTED, ORANGE
 
 _WIDE = 30.0  # a range of values from which on a logarithmic axis shows more
@@ -60,8 +60,8 @@ def draw_curves(
     if level is not None:
         axes.axhline(level[1], color=MUTED, linestyle=":", linewidth=1.2, label=level[0])
     if not linear_x:
-        _scale(axes, "x", [x for curve in shown for x in curve.x])
-    _scale(axes, "y", [y for curve in shown for y in curve.y] + ([level[1]] if level else []))
+        scale_axis(axes, "x", [x for curve in shown for x in curve.x])
+    scale_axis(axes, "y", [y for curve in shown for y in curve.y] + ([level[1]] if level else []))
     if shown:
         figure.legend(loc="outside lower center", frameon=False, fontsize=8, ncols=3)
     return figure
@@ -95,7 +95,7 @@ def draw_residuals(
                 label=f"{label} ({count:,})",
                 histtype="stepfilled",
             )
-    _scale(axes, "x", values[finite])
+    scale_axis(axes, "x", values[finite])
     if cutoff is not None:
         axes.axvline(cutoff, color=MUTED, linestyle="--", linewidth=1.2, label="cut-off")
     if finite.any():
@@ -145,12 +145,13 @@ def _is_wide(values: NDArray[np.floating]) -> bool:
     return bool(len(values) and values.min() > 0 and values.max() / values.min() > _WIDE)
 
 
-def _scale(axes: Axes, which: Literal["x", "y"], values: ArrayLike) -> None:
-    """Make the axis logarithmic if the values range widely, with plain numbers at its ticks."""
+def scale_axis(axes: Axes, which: Literal["x", "y"], values: ArrayLike) -> None:
+    """Make the axis logarithmic if the values range widely; plain numbers at its ticks."""
     array = np.asarray(values, dtype=float)
     if _is_wide(array[np.isfinite(array)]):
         axes.set(**{f"{which}scale": "log"})
-        getattr(axes, f"{which}axis").set_major_formatter("{x:g}")
+    axes.autoscale_view()
+    plain_ticks(axes.xaxis if which == "x" else axes.yaxis)
 
 
 def _bins(values: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from proxlin._checks import check_choice
 from proxlin.errors import InvalidInputError
+from proxlin.report.figure_text import show_figure
 from proxlin.run.storage import write_whole
 
 _EMPTY = "–"
@@ -141,7 +142,7 @@ def plain(item: Field) -> str:
     if isinstance(item, int):
         return f"{item:,}"
     if isinstance(item, float):
-        return _EMPTY if math.isnan(item) else f"{item:.4g}"
+        return _EMPTY if math.isnan(item) else show_figure(item)
     return item
 
 
