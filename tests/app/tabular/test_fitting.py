@@ -124,7 +124,18 @@ def test_many_columns_for_few_rows_get_a_ridge_and_it_is_said():
     frame = pd.DataFrame(generator.normal(size=(30, 20))).rename(columns="x{}".format)
     fitted = fit_table(RawTable(frame), FitSettings(targets=("x0",), model="linear"))
     assert any("ridge" in note for note in fitted.notes)
-    assert fitted.model.estimator.regularizer == "ridge"
+    assert fitted.model.estimator.alpha_ > 0
+
+
+def test_a_linear_model_is_the_one_that_wrong_rows_cannot_move():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 2))
+    y = x @ [1.0, -2.0] + 0.1 * generator.normal(size=200)
+    y[:60] = 20  # beyond what the norm alone stands
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y})
+    settings = FitSettings(targets=("y",), model="linear", test_share=0.0)
+    away = fit_table(frame, settings).model.predict(frame)["y"] - x @ [1.0, -2.0]
+    assert np.abs(away).max() < 0.2
 
 
 def test_an_identifier_is_used_if_there_is_nothing_else():

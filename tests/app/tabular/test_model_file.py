@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, load_model, save_model
-from proxlin.app.tabular.families import TableRegressor
 from proxlin.app.tabular.model_file import model_files
 from proxlin.app.tabular.model_folder import check_destination, write_folder
+from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import locked
 from tests.app.tabular.houses import houses

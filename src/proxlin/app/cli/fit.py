@@ -15,13 +15,13 @@ from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.session import Interrupts, leads
 from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import FitSettings, fit_table, read_table_file
-from proxlin.app.tabular.columns import show_figure
 from proxlin.app.tabular.fit_report import fit_report, lead
 from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.app.tabular.model_folder import check_destination, write_folder
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods.contract import Status
 from proxlin.problem.loss import Exponent
+from proxlin.report.figure_text import show_figure
 
 _MOST_NOTES = 12
 _INTERRUPTED = "Interrupted: nothing was written."

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from proxlin.app.tabular.columns import NumberColumn, show_figure
+from proxlin.app.tabular.columns import NumberColumn
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement
 from proxlin.app.tabular.yardsticks import BOOSTING, HUBER, MIDDLE, MODEL, ColumnError
+from proxlin.report.figure_text import show_figure
 
 _MANY = 0.2  # share of outliers from which on the model may be wrong rather than the rows
 _MORE = 0.1  # by which twice the share may be exceeded among test rows
@@ -132,7 +133,7 @@ def _drifts(fitted: Fitted, trained: Judgement) -> list[str]:
 
 def _far_cells(fitted: Fitted) -> list[str]:
     """Only regressions that trust all features: an autoencoder is shown none that far."""
-    if not fitted.model.target_names or fitted.settings.leverage or fitted.settings.families:
+    if not fitted.model.target_names or fitted.settings.distrusts_features:
         return []
     encoding = fitted.model.encoding
     farthest = np.abs(fitted.train.encoded).max(axis=0)

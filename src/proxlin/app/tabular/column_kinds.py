@@ -23,7 +23,6 @@ _ROWS_A_LEVEL = 2  # on average, or the column tells rows apart instead of group
 _RARE = 3  # levels with fewer rows teach nothing and count as never seen
 _LEAST_SCALE = 1e-30  # of the farthest cell, so that scaled numbers can be squared
 _INDICATED = 0.01  # share of missing cells from which on a column gets an indicator
-_SKEWED = 1.2  # upper over lower half of the range between the outer tenths
 _IDENTIFIER = re.compile(r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$|^[a-z]id$")
 _ENOUGH = 30  # rows that whole numbers without a gap number, in whatever order
 
@@ -72,7 +71,7 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
     if not len(observed) or observed.min() == observed.max():
         what = f"always {observed[0]:g}" if len(observed) else "missing in every row"
         raise InvalidInputError(f"target {name!r} is {what}: there is nothing to learn.")
-    center, scale = _scaling(observed)
+    center, scale = robust_scaling(observed)
     notes = _reading_notes(name, numbers)
     if numbers.reading.form == "truth":
         notes.append(f"{name!r} is predicted as a number around 0 and 1; this is no classifier.")
@@ -93,20 +92,8 @@ def scale_target(target: NumberColumn, cells: pd.Series[Any]) -> NumberColumn:
             f"target {target.name!r} is always {observed[0]:g} in the training rows: there is"
             " nothing to learn."
         )
-    center, scale = _scaling(observed)
+    center, scale = robust_scaling(observed)
     return replace(target, center=center, scale=scale, fill=center)
-
-
-def may_be_logarithmic(values: Vector) -> bool:
-    """Whether all values are positive and the upper half is much wider than the lower."""
-    low, middle, high = np.quantile(values, (0.1, 0.5, 0.9))
-    return bool(values.min() > 0 and high - middle > _SKEWED * (middle - low) > 0)
-
-
-def log_target(target: NumberColumn, values: Vector) -> NumberColumn:
-    """The target on a log scale, with the scaling of these values."""
-    center, scale = _scaling(np.log(values))
-    return replace(target, center=center, scale=scale, log=True)
 
 
 def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: bool) -> None:
@@ -120,7 +107,7 @@ def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: 
         return
     share = 1 - len(observed) / len(numbers.values)
     fill = float(np.quantile(observed, 0.5, method="inverted_cdf"))
-    center, scale = _scaling(observed)
+    center, scale = robust_scaling(observed)
     indicator = indicators and share >= _INDICATED
     learned.columns.append(NumberColumn(name, numbers.reading, center, scale, fill, indicator))
     learned.notes += _reading_notes(name, numbers)
@@ -181,7 +168,7 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     learned.notes.append(f"{note}.{dates}")
 
 
-def _scaling(values: Vector) -> tuple[float, float]:
+def robust_scaling(values: Vector) -> tuple[float, float]:
     """Middle and robust standard deviation; two values become 0 and 1.
 
     Where more than half of the cells are one value, the others say how far apart cells are.

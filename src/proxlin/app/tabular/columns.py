@@ -10,9 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin.app.tabular.numbers import Reading, TextCells, read_numbers
+from proxlin.report.figure_text import show_plain
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
 Content = float | str  # of a cell, for people and files
 
 MISSING = "missing"
@@ -146,6 +148,23 @@ class CategoryColumn:
 Column = NumberColumn | CategoryColumn
 
 
+@dataclass(frozen=True, eq=False)
+class ColumnRoles:
+    """Which encoded columns are numbers, and which belong to one category."""
+
+    numbers: Indices
+    categories: tuple[Indices, ...] = ()
+
+    def among(self, columns: Indices) -> ColumnRoles:
+        """The same for these columns alone, renumbered."""
+        places = {int(column): place for place, column in enumerate(columns)}
+        parts = [
+            np.array([places[int(c)] for c in part if int(c) in places], dtype=np.intp)
+            for part in (self.numbers, *self.categories)
+        ]
+        return ColumnRoles(parts[0], tuple(part for part in parts[1:] if len(part)))
+
+
 def as_written(column: pd.Series[Any]) -> list[Content]:
     """The cells as text."""
     gone = pd.isna(column).to_numpy()
@@ -169,28 +188,3 @@ def show_number(value: float, reading: Reading) -> str:
     if reading.form == "truth":
         return "yes" if value >= 0.5 else "no"
     return show_plain(value)
-
-
-def show_plain(value: float, digits: int = 6) -> str:
-    """So many digits, without an exponent where a person would not use one.
-
-    >>> show_plain(4314280.4), show_plain(269504.3, 4), show_plain(1.5e-9)
-    ('4314280', '269500', '1.5e-09')
-    """
-    short = float(f"{value:.{digits}g}")
-    if not 1e-4 <= abs(short) < 1e12:
-        return f"{short:g}"
-    return np.format_float_positional(short, trim="-")
-
-
-def show_figure(value: float, digits: int = 4) -> str:
-    """So many digits, with commas between thousands.
-
-    >>> show_figure(1234567.8), show_figure(0.01234567), show_figure(-1e15)
-    ('1,235,000', '0.01235', '-1e+15')
-    """
-    text = show_plain(value, digits)
-    if "e" in text or "n" in text:
-        return text
-    whole, point, rest = text.partition(".")
-    return f"{int(whole):,}{point}{rest}" if whole not in ("-0", "-") else text

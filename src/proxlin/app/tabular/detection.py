@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from proxlin.app.tabular.column_kinds import find_identifiers, learn_features
-from proxlin.app.tabular.columns import Content, Matrix, NumberColumn, show_figure
+from proxlin.app.tabular.columns import Content, Matrix, NumberColumn
 from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
 from proxlin.app.tabular.fit_drawings import score_drawing
@@ -16,6 +16,7 @@ from proxlin.app.tabular.model import Judgement, Misfit, OddCell
 from proxlin.app.tabular.numbers import read_numbers
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustOutlierDetector
+from proxlin.report.figure_text import show_figure
 from proxlin.report.page import render
 from proxlin.report.parts import Code, Report, Section, Text, Tiles
 from proxlin.report.table import Field, Table

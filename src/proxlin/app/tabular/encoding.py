@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from proxlin._checks import nearest
-from proxlin.app.tabular.columns import Column, Matrix, NumberColumn
-from proxlin.app.tabular.families import ColumnRoles
+from proxlin.app.tabular.columns import Column, ColumnRoles, Matrix, NumberColumn
 from proxlin.app.tabular.numbers import read_numbers
 from proxlin.errors import InvalidInputError, MemoryBudgetError
 

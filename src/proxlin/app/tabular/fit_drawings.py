@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from proxlin.app.tabular.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.columns import NumberColumn, Vector, show_figure
-from proxlin.app.tabular.families import TableRegressor
+from proxlin.app.tabular.columns import NumberColumn, Vector
 from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.app.tabular.model import Judgement
-from proxlin.report.drawing import panel
+from proxlin.app.tabular.table_regressor import TableRegressor
+from proxlin.report.drawing import panel, plain_ticks
 from proxlin.report.palette import BLUE, MUTED, ORANGE
 from proxlin.report.parts import Picture
+from proxlin.report.plots import scale_axis
 
 _MOST_PANELS = 6
 _MOST_POINTS = 4000  # more would only make the page heavy
@@ -48,7 +47,7 @@ def predicted_against_actual(summary: FitSummary) -> Picture:
         axes.set_xlim(*limits)
         axes.set_ylim(*limits)
         axes.legend(loc="upper left", fontsize=8, frameon=False)
-        plain_ticks(axes)
+        plain_ticks(axes.xaxis, axes.yaxis)
         figures.append(figure)
     return Picture(
         figures,
@@ -88,7 +87,7 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
             )
             axes.set_ylabel("")
             axes.set_xlabel(literal(f"{name[:30]}: changes {unit} by"), color=MUTED, fontsize=9)
-        plain_ticks(axes, y=isinstance(column, NumberColumn))
+        plain_ticks(axes.xaxis, *([axes.yaxis] if isinstance(column, NumberColumn) else []))
         figures.append(figure)
     if not figures:
         return None
@@ -99,14 +98,6 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
         " values.",
         alt="Curves and bars of the effect of single columns.",
     )
-
-
-def plain_ticks(axes: Axes, *, y: bool = True) -> None:
-    """Numbers at the axes without powers, thousands apart."""
-    formatter = FuncFormatter(lambda value, _: show_figure(value, 6))
-    for axis in (axes.xaxis, axes.yaxis) if y else (axes.xaxis,):
-        axis.set_major_formatter(formatter)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _effect(additive: AdditiveModel, place: int, points: Vector) -> Vector:
@@ -153,9 +144,10 @@ def score_drawing(judged: Judgement, rows: NDArray[Any], cutoff: float) -> Pictu
     axes.scatter(rows[good], judged.scores[good], s=8, color=BLUE, alpha=0.6, label="fits")
     axes.scatter(rows[bad], judged.scores[bad], s=20, color=ORANGE, marker="x", label="outlier")
     axes.axhline(cutoff, color=ORANGE, linewidth=0.8, linestyle="--")
-    axes.set_yscale("symlog", linthresh=2 * cutoff)
+    if np.nanmax(judged.scores[some], initial=0.0) > 4 * cutoff:
+        axes.set_yscale("symlog", linthresh=2 * cutoff)
     axes.legend(loc="best", fontsize=8, frameon=False)
-    plain_ticks(axes)
+    plain_ticks(axes.xaxis, axes.yaxis)
     thinned = "" if len(some) == len(rows) else f" Of {len(rows):,} rows {len(some):,} are drawn."
     return Picture(
         figure,
@@ -172,8 +164,7 @@ def convergence(history: pd.DataFrame) -> Picture | None:
         return None
     figure, axes = panel(x="seconds", y="objective")
     axes.plot(history["seconds"], history["objective"], color=BLUE)
-    if float(history["objective"].min()) > 0:
-        axes.set_yscale("log")
+    scale_axis(axes, "y", history["objective"])
     return Picture(
         figure,
         "The quantity that training lowers, the mean norm of the rows' errors plus the regulariser,"
@@ -199,7 +190,7 @@ def _bars(away: Vector, flags: NDArray[np.bool_], name: str, scale: float) -> Fi
     looks: dict[str, Any] = {"color": [BLUE, ORANGE], "label": ["fits", "outlier"]}
     axes.hist(shown, bins=edges.tolist(), stacked=True, **looks)
     axes.legend(loc="best", fontsize=8, frameon=False)
-    plain_ticks(axes)
+    plain_ticks(axes.xaxis, axes.yaxis)
     return figure
 
 

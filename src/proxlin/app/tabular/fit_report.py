@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 
-from proxlin.app.tabular.columns import NumberColumn, show_figure, show_number
+from proxlin.app.tabular.columns import NumberColumn, show_number
 from proxlin.app.tabular.fit_drawings import (
     convergence,
     curves,
@@ -17,6 +17,7 @@ from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.app.tabular.model import TableModel
 from proxlin.app.tabular.yardsticks import MIDDLE, MODEL
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
+from proxlin.report.figure_text import show_figure
 from proxlin.report.page import render
 from proxlin.report.parts import Code, Facts, Part, Report, Section, Text, Tiles
 from proxlin.report.table import Field, Figures, Table

@@ -8,17 +8,23 @@ from typing import Any, Literal
 from proxlin._checks import (
     check_choice,
     check_count,
+    check_exponent,
     check_non_negative,
     check_positive,
     check_share,
 )
-from proxlin.app.tabular.families import FAMILIES
+from proxlin.app.tabular.table_regressor import FAMILIES
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
-from proxlin.estimators.base import REGULARIZERS, check_widths
-from proxlin.problem.loss import Exponent, RowLoss
+from proxlin.estimators.base import REGULARIZERS
+from proxlin.problem.loss import Exponent
 
 MODELS = ("auto", "linear", "additive", "trees", "net", "mlp", "autoencoder")
+
+FEW_ROWS = (
+    "{columns} encoded columns are many for {rows} training rows: a ridge of a strength that these"
+    " rows chose was added."
+)
 
 _WIDTHS = (64, 64)
 _ROWS_A_COLUMN = 5  # with fewer, a linear model gets a ridge by default
@@ -26,7 +32,10 @@ _ROWS_A_COLUMN = 5  # with fewer, a linear model gets a ridge by default
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
-    """Columns, model and budget of a fit; what is None or "auto" is decided from the table."""
+    """Columns, model and budget of a fit; what is None or "auto" is decided from the table.
+
+    What is refused is called by the name that it has on the command line.
+    """
 
     targets: tuple[str, ...] = ()  # none for an autoencoder
     features: tuple[str, ...] | None = None  # all others
@@ -45,22 +54,23 @@ class FitSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        RowLoss(self.p)
+        if self.p != "mse":
+            check_exponent("--p", self.p)
         if self.model is not None:
-            check_choice("model", self.model, MODELS)
-        check_choice("regularizer", self.regularizer, ("auto", "none", *REGULARIZERS))
+            check_choice("--model", self.model, MODELS)
+        check_choice("--regularizer", self.regularizer, ("auto", "none", *REGULARIZERS))
         if self.alpha is not None and self.alpha != "auto":
-            check_non_negative("alpha", self.alpha)
-        if self.hidden is not None:
-            check_widths(self.hidden)
+            check_non_negative("--alpha", self.alpha)
+        for width in self.hidden or ():
+            check_count("--hidden", width)
         if self.code is not None:
-            check_count("code", self.code)
+            check_count("--code", self.code)
         if self.seconds is not None:
-            check_positive("seconds", self.seconds)
-        check_share("test-share", self.test_share)
-        check_count("seed", self.seed, minimum=0)
+            check_positive("--seconds", self.seconds)
+        check_share("--test-share", self.test_share)
+        check_count("--seed", self.seed, minimum=0)
         if self.seed >= 2**32:
-            raise InvalidInputError(f"seed must be below {2**32}; got {self.seed}.")
+            raise InvalidInputError(f"--seed must be below {2**32}; got {self.seed}.")
         self._check_together()
 
     @property
@@ -72,8 +82,18 @@ class FitSettings:
             return "autoencoder"
         if self.hidden:
             return "mlp"
-        plain = self.regularizer == "auto" and not (self.reweight or self.leverage)
-        return "auto" if plain and self.p == 1 else "linear"
+        return "auto" if self.by_default else "linear"
+
+    @property
+    def by_default(self) -> bool:
+        """Whether nothing was said about the loss."""
+        weights = self.reweight or self.leverage
+        return self.p == 1 and self.regularizer == "auto" and not weights
+
+    @property
+    def distrusts_features(self) -> bool:
+        """Whether rows whose features are far out cannot pull the model."""
+        return bool(self.leverage or self.families or (self.kind == "linear" and self.by_default))
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -99,13 +119,12 @@ class FitSettings:
         if self.kind == "autoencoder":
             net: dict[str, Any] = {"n_components": self.code, "hidden": self.hidden}
             return RobustAutoencoder(p=self.p, **net, **named, **shared), []
+        if self.kind == "linear" and self.by_default:
+            return RobustRegressor(**shared), []  # what 45 % of wrong rows cannot move
         notes = []
         if self.kind == "linear" and not named and rows < _ROWS_A_COLUMN * columns:
             named = {"regularizer": "ridge", "alpha": "auto"}
-            notes.append(
-                f"{columns} encoded columns are many for {rows} training rows: a ridge of a"
-                " strength chosen on held-out training rows was added."
-            )
+            notes.append(FEW_ROWS.format(columns=columns, rows=rows))
         hidden = () if self.kind == "linear" else self.hidden or _WIDTHS
         far = {"leverage": "auto" if self.leverage else None}
         weights: dict[str, Any] = {"reweight": self.reweight or self.leverage, **far}
@@ -126,9 +145,7 @@ class FitSettings:
             raise CombinationError(
                 "--checkpoint keeps the training of one net; leave it out, or use --model mlp."
             )
-        if self.families and (
-            self.p != 1 or self.regularizer != "auto" or self.reweight or self.leverage
-        ):
+        if self.families and not self.by_default:
             raise CombinationError(
                 f"--p, --regularizer, --reweight and --leverage are for --model linear and mlp;"
                 f" --model {self.kind} chooses them itself. Leave them out."

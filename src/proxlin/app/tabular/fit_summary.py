@@ -13,10 +13,10 @@ import pandas as pd
 
 from proxlin.app.tabular.caveats import caveats
 from proxlin.app.tabular.columns import Matrix
-from proxlin.app.tabular.families import TableRegressor
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement, Misfit
-from proxlin.app.tabular.model_file import model_files, model_state, versions
+from proxlin.app.tabular.model_file import model_files, model_state, package_versions
+from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.app.tabular.write import as_csv
 from proxlin.app.tabular.yardsticks import ColumnError, measure
 
@@ -52,7 +52,7 @@ class FitSummary:
             "importances": importances(fitted, tested),
             "caveats": caveats(fitted, errors, trained, tested),
             "settings": _settings(fitted),
-            "versions": versions(),
+            "versions": package_versions(),
         }
         return cls(
             fitted, errors, trained, tested, _worst(fitted, trained), source, _plain(metrics)

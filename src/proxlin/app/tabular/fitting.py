@@ -16,21 +16,19 @@ from proxlin.app.tabular.column_kinds import (
     find_identifiers,
     learn_features,
     learn_target,
-    log_target,
-    may_be_logarithmic,
     scale_target,
 )
 from proxlin.app.tabular.columns import Matrix, NumberColumn
 from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.families import TableRegressor, compare_scales, fit_families
-from proxlin.app.tabular.fit_settings import FitSettings
+from proxlin.app.tabular.family_search import fit_families
+from proxlin.app.tabular.fit_settings import FEW_ROWS, FitSettings
 from proxlin.app.tabular.model import TableModel, bounded
+from proxlin.app.tabular.table_regressor import TableRegressor
+from proxlin.app.tabular.target_scale import choose_target_scales
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.state import estimator_state, restore_estimator
 from proxlin.run.result import Callback
-
-_LOG_MARGIN = 1.03  # a skewed target is on a log scale unless its own is better by more
 
 RowNumbers = NDArray[np.intp]
 Tell = Callable[[str], None]
@@ -106,8 +104,12 @@ def fit_table(
     else:
         held, remarks, tested_on = _test_rows(encoding, RawTable.of(test), len(train_rows))
     notes += [f"Test rows: {note}" for note in remarks]
-    encoding, remarks = _target_scales(encoding, train, settings)
-    notes += remarks
+    if settings.families:
+        on_scales, remarks = choose_target_scales(
+            encoding.targets, train.targets, train.encoded, encoding.roles, settings.seed
+        )
+        encoding = replace(encoding, targets=on_scales)
+        notes += remarks
     tell("training")
     estimator, remarks = _estimator(encoding, train, settings, tell=tell, callbacks=callbacks)
     notes += remarks
@@ -122,30 +124,6 @@ def fit_table(
         final = TableModel.of(estimator, encoding, everything.encoded)
         tested_on += " The saved model was fitted to all of these rows afterwards."
     return Fitted(final, tested, settings, train, held, tested_on, tuple(notes))
-
-
-def _target_scales(
-    encoding: TableEncoding, train: EncodedRows, settings: FitSettings
-) -> tuple[TableEncoding, list[str]]:
-    """Targets on a log scale where held-out rows are predicted better so."""
-    if not settings.families:
-        return encoding, []
-    targets, notes = list(encoding.targets), []
-    for number, target in enumerate(targets):
-        values = train.targets[:, number]
-        if may_be_logarithmic(values):
-            other = log_target(target, values)
-            scaled = [target.scaled(values), other.scaled(values)]
-            units = [target.plain, other.plain]
-            errors = compare_scales(train.encoded, scaled, units, encoding.roles, settings.seed)
-            plain, log = (error / target.scale for error in errors)
-            if log < _LOG_MARGIN * plain:
-                targets[number] = other
-                notes.append(
-                    f"{target.name!r} is skewed and was taken on a log scale: held-out rows have an"
-                    f" error of {log:.3g} robust deviations so, of {plain:.3g} on its own scale."
-                )
-    return replace(encoding, targets=tuple(targets)), notes
 
 
 def _estimator(
@@ -177,6 +155,8 @@ def _estimator(
         estimator.fit(rows.encoded, encoding.scale_targets(rows.targets))
     else:
         estimator.fit(bounded(rows.encoded))
+    if settings.kind == "linear" and settings.by_default and estimator.alpha_:
+        notes.append(FEW_ROWS.format(columns=rows.encoded.shape[1], rows=len(rows.encoded)))
     # As it will come back from the disk, so that it predicts the same bits.
     restored = restore_estimator(*estimator_state(estimator))
     return restored, [*notes, *estimator.result_.remarks]

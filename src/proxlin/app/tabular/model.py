@@ -11,15 +11,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.columns import Content, Matrix, Vector, show_plain
+from proxlin.app.tabular.columns import Content, Matrix, Vector
 from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.families import TableRegressor
+from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import Saveable
 from proxlin.problem.loss import RowLoss
+from proxlin.report.figure_text import show_plain
 
 _CELLS_SHOWN = 3  # of a row: the worst, and others more than a deviation off
 _REACH = 4.0  # robust deviations; an autoencoder is shown farther cells as if they lay there

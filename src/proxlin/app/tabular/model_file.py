@@ -17,10 +17,11 @@ from torch import Tensor
 
 from proxlin.app.tabular.columns import CategoryColumn, Column, NumberColumn
 from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.families import TableRegressor, regressor_state, restore_regressor
 from proxlin.app.tabular.model import TableModel
 from proxlin.app.tabular.model_folder import ARRAYS, MODEL, write_folder
 from proxlin.app.tabular.numbers import Reading
+from proxlin.app.tabular.regressor_state import regressor_state, restore_regressor
+from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import Saveable, estimator_state, restore_estimator
@@ -88,7 +89,7 @@ def model_files(model: TableModel) -> dict[str, bytes]:
     header = {
         "what": _WHAT,
         "format": FORMAT,
-        "versions": versions(),
+        "versions": package_versions(),
         "estimator": values,
         "features": [_described(column) for column in model.encoding.features],
         "targets": [_described(column) for column in model.encoding.targets],
@@ -113,7 +114,7 @@ def _restored(values: dict[str, Any], arrays: dict[str, Tensor]) -> Saveable | T
     return restore_estimator(values, arrays)
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Of what the model was made with."""
     versions = {"python": platform.python_version()}
     for name in _PACKAGES:

@@ -2,13 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from proxlin.app.tabular.families import (
-    ColumnRoles,
-    Jury,
-    fit_families,
-    regressor_state,
-    restore_regressor,
-)
+from proxlin.app.tabular.columns import ColumnRoles
+from proxlin.app.tabular.family_search import fit_families
+from proxlin.app.tabular.jury import Jury
+from proxlin.app.tabular.regressor_state import regressor_state, restore_regressor
 
 
 def roles(count):
