@@ -62,7 +62,7 @@ def test_what_has_no_errors_or_too_few_rows_is_refused():
     with pytest.raises(ValueError, match="summary is for linear models"):
         RobustRegressor(p=1).fit(x, y).summary()
     model = RobustRegressor().fit(x, y)
-    with pytest.raises(ValueError, match="needs more than"):
+    with pytest.raises(ValueError, match="needs at least 999 good rows"):
         model.predict_interval(x, 0.999)
     with pytest.raises(ValueError, match="coverage"):
         model.predict_interval(x, 1.5)

@@ -251,11 +251,11 @@ def _check_device(device: str | torch.device | None) -> torch.device:
     if device is None:
         return torch.device("cpu")
     try:
-        usable = torch.device(device)
-        torch.empty(0, device=usable)
+        found = torch.device(device)
+        torch.empty(0, device=found)
     except (RuntimeError, AssertionError, TypeError) as cause:
         raise InvalidInputError(
             f'device must be None or one that torch can use, such as "cpu" or "cuda"; got'
             f" {device!r}."
         ) from cause
-    return usable
+    return found

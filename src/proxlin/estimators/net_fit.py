@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from proxlin.estimators.base import seeded
 from proxlin.estimators.tables import Array, as_array, as_tensor
 from proxlin.models import mlp_regressor
 from proxlin.problem import Problem
-from proxlin.problem.loss import Exponent
+from proxlin.problem.loss import Exponent, Pinball
 from proxlin.terms import Constraint, Regularizer
 
 ModuleFactory = Callable[[int, int], nn.Module]
@@ -49,10 +50,15 @@ def regression_problem(
     weights: NDArray[np.float64] | None,
     *,
     p: Exponent,
+    loss: Pinball | None = None,
     regularizer: Regularizer | None,
     constraint: Constraint | None,
 ) -> Problem:
-    """min (1/sum w) sum_i w_i ||module(x_i) - y_i||_p + g; rows of weight zero are left out."""
+    """min (1/sum w) sum_i w_i ||module(x_i) - y_i||_p + g; rows of weight zero are left out.
+
+    `loss` takes the place of the norm.
+    """
+    terms: dict[str, Any] = {"loss": loss, "regularizer": regularizer, "constraint": constraint}
     first = next((t for t in module.parameters() if t.requires_grad), torch.empty(0))
     if weights is not None:
         used = weights > 0
@@ -60,14 +66,13 @@ def regression_problem(
     data = [as_tensor(part, dtype=first.dtype, device=first.device) for part in (x, y)]
     _check_width(module, data[0], y.shape[1])
     if weights is None:
-        return Problem(module, tuple(data), p, regularizer=regularizer, constraint=constraint)
+        return Problem(module, tuple(data), p, **terms)
     share = weights / weights.mean()
     # ||c r||_p = c ||r||_p, and ||c r||_2^2 = c^2 ||r||_2^2.
-    factor = as_tensor(np.sqrt(share) if p == "mse" else share, dtype=first.dtype)
+    squared = p == "mse" and loss is None
+    factor = as_tensor(np.sqrt(share) if squared else share, dtype=first.dtype)
     data.append(factor.to(first.device)[:, None])
-    return Problem(
-        module, tuple(data), p, residual=_weighted, regularizer=regularizer, constraint=constraint
-    )
+    return Problem(module, tuple(data), p, residual=_weighted, **terms)
 
 
 def default_steps(problem: Problem, batch: int) -> int:

@@ -30,16 +30,15 @@ from proxlin.estimators.robust_linear import (
     fit_robust_linear,
     judge_residuals,
 )
-from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import CUTOFF, OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor
-from proxlin.exact.linear import solve_quantiles
+from proxlin.exact.linear import LinearResult, quantile_levels, solve_quantiles
 from proxlin.methods.contract import Status
 from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.models import linear_regressor
-from proxlin.problem.loss import Exponent, RowLoss
+from proxlin.problem.loss import Exponent, Pinball, RowLoss
 from proxlin.run.checkpoint import as_checkpoints
 from proxlin.run.result import Result
 from proxlin.terms import Regularizer
@@ -76,9 +75,8 @@ class RegressionLearner(RobustBase):
     row_weights_: Weights
     _judged_: Judged | None  # while fitting: the rows against a fit that judged them itself
     _held_: NDArray[np.bool_] | None  # while fitting: rows that no net was trained on
-    _training_score_: NDArray[np.float64]  # robust R2 of a linear model, target by target
-    _errors_: NDArray[np.float64] | None  # standard errors of the default linear fit
-    _calibration_: NDArray[np.float64]  # (rows, targets) |residual| of good rows left out
+    _trust_: Weights | None  # (n, targets) of the default linear fit
+    _copies_: int  # outputs for each target: so many quantiles were asked for
     _flat_: bool  # whether y came as a vector
     _features_: RobustScaling
     _targets_: RobustScaling
@@ -124,9 +122,10 @@ class RegressionLearner(RobustBase):
         run = _Run((x, columns), scaled, (features, targets), weights, seed, checkpoint)
         self.row_weights_ = np.ones(len(x))
         self.chosen_ = "linear" if self._linear else "net"
-        self._judged_ = self._errors_ = self._held_ = None
+        self._judged_ = self._trust_ = self._held_ = None
+        self._copies_ = 1
         if self.quantile is not None:
-            self.result_ = self._learn_quantiles(run)
+            self.result_ = self._learn_quantiles(run, share)
         elif self._linear:
             self.result_ = self._learn_line(run, share)
         elif self._reweighted:
@@ -136,21 +135,35 @@ class RegressionLearner(RobustBase):
         self._score_training(x, columns, weights)
         del self._judged_, self._held_
 
-    def _learn_quantiles(self, run: _Run) -> Result:
-        """Linear quantiles; `coef_` has a row for each of several, as for several targets."""
-        several = np.ndim(self.quantile) > 0  # type: ignore[arg-type]
-        levels = [float(level) for level in np.atleast_1d(np.asarray(self.quantile, dtype=float))]
-        if several and run.rows[1].shape[1] > 1:
-            raise CombinationError(
-                "several quantiles are for one target; got"
-                f" {run.rows[1].shape[1]} targets. Fit them one by one."
-            )
-        self._features_, self._targets_ = run.scalings
-        term = None if self._term == "auto" else self._term
-        weight = self._weight()
+    def _learn_quantiles(self, run: _Run, share: float) -> Result:
+        """Quantiles of each target, one output each: target by target, level by level."""
+        levels, several = quantile_levels(self.quantile)
+        self._copies_ = len(levels)
+        targets = run.rows[1].shape[1]
+        self._flat_ = self._flat_ and not several
+        center, scale = (np.repeat(part, len(levels)) for part in vars(run.scalings[1]).values())
+        wide = run.scalings[0], RobustScaling(center, scale)
+        if not self._linear:
+            outputs = np.repeat(run.data[1], len(levels), axis=1)
+            run = replace(run, data=(run.data[0], outputs), scalings=wide)
+            return self._solve(run, self.row_weights_, share)
+        results = self._linear_quantiles(run, levels)
+        self._features_, self._targets_ = wide
+        coef = np.stack([as_array(result.coef).T for result in results], axis=1)
+        offset = np.stack([as_array(result.intercept) for result in results], axis=1)
+        width = coef.shape[-1]
+        self._keep_linear(coef.reshape(-1, width), offset.reshape(-1), float(self._weight()))
+        if several and targets > 1:
+            self.coef_ = self.coef_.reshape(targets, len(levels), width)
+            self.intercept_ = np.reshape(self.intercept_, (targets, len(levels)))
+        return min(zip(levels, results, strict=True), key=lambda pair: abs(pair[0] - 0.5))[1]
+
+    def _linear_quantiles(self, run: _Run, levels: list[float]) -> list[LinearResult]:
+        """The linear quantiles of these levels, on scaled data."""
+        term, weight = (None if self._term == "auto" else self._term), self._weight()
         if isinstance(weight, str):
             raise CombinationError('alpha="auto" is not for quantiles; give a number.')
-        results = solve_quantiles(
+        return solve_quantiles(
             as_tensor(run.data[0], dtype=torch.float64),
             as_tensor(run.data[1], dtype=torch.float64),
             levels,
@@ -162,14 +175,6 @@ class RegressionLearner(RobustBase):
             max_seconds=self.max_seconds,
             tol=self.tol or 1e-8,
         )
-        self._flat_ = self._flat_ and not several
-        coef = np.concatenate([as_array(result.coef).T for result in results])
-        offset = np.concatenate([as_array(result.intercept) for result in results])
-        copies = len(levels) if several else 1
-        center, scale = self._targets_.center, self._targets_.scale
-        self._targets_ = RobustScaling(np.repeat(center, copies), np.repeat(scale, copies))
-        self._keep_linear(coef, offset, float(weight))
-        return min(zip(levels, results, strict=True), key=lambda pair: abs(pair[0] - 0.5))[1]
 
     def _learn_line(self, run: _Run, share: float) -> Result:
         """The majority's linear fit, or with settings of one's own the fit to its trusted rows."""
@@ -203,7 +208,7 @@ class RegressionLearner(RobustBase):
         self.intercept_ = float(line.intercept[0]) if self._flat_ else line.intercept
         self.alpha_ = line.strength
         self.row_weights_ = line.trust.mean(axis=1)
-        self._judged_, self._errors_ = line.judged, line.errors
+        self._judged_, self._trust_ = line.judged, line.trust
         return line.result
 
     def _learn_net(self, run: _Run, share: float) -> Result:
@@ -288,6 +293,13 @@ class RegressionLearner(RobustBase):
             return result
         return self._train(run, weights, start, share)
 
+    def _pinball(self) -> Pinball | None:
+        """The loss of a net's outputs, where quantiles are asked for."""
+        if self.quantile is None:
+            return None
+        levels, _ = quantile_levels(self.quantile)
+        return Pinball(tuple(levels) * (len(self._targets_.scale) // len(levels)))
+
     def _weight(self) -> float | str:
         """alpha for the solver of linear models; of no meaning without a name to go with it."""
         named = isinstance(self._term, str) and self._term != "auto"
@@ -316,7 +328,7 @@ class RegressionLearner(RobustBase):
             )
         problem = regression_problem(
             net.to(self._torch_device()), x, y, weights,
-            p=self._exponent, regularizer=g, constraint=self.constraint,
+            p=self._exponent, loss=self._pinball(), regularizer=g, constraint=self.constraint,
         )  # fmt: skip
         method = "probed" if self.method == "auto" else self.method
         steps = max(1, int(share * default_steps(problem, fitting_batch_size(problem))))
@@ -338,7 +350,7 @@ class RegressionLearner(RobustBase):
         if not self._linear or not hasattr(self, "coef_"):
             return None
         coef = self.coef_.reshape(-1, self.n_features_in_)
-        return scalings[0].unfold(coef, np.atleast_1d(self.intercept_), scalings[1])
+        return scalings[0].unfold(coef, np.reshape(self.intercept_, -1), scalings[1])
 
     def _keep_linear(self, coef: Array, offset: Array, alpha: float) -> None:
         weight, bias = self._features_.fold(coef, offset, self._targets_)
@@ -349,13 +361,18 @@ class RegressionLearner(RobustBase):
     def _predict(self, table: Array) -> NDArray[np.float64]:
         if self.chosen_ == "linear":
             coef = self.coef_.reshape(-1, self.n_features_in_)
-            predicted: NDArray[np.float64] = table @ coef.T + np.atleast_1d(self.intercept_)
+            predicted: NDArray[np.float64] = table @ coef.T + np.reshape(self.intercept_, -1)
             return predicted
         scaled = predict_rows(self.module_, self._features_.apply(table), self._torch_device())
+        if self._copies_ > 1:  # sorted, quantiles of a net do not cross and fit no worse
+            order = np.argsort(quantile_levels(self.quantile)[0])
+            apart = scaled.reshape(len(scaled), -1, self._copies_)
+            apart[..., order] = np.sort(apart, axis=-1)
+            scaled = apart.reshape(len(scaled), -1)
         return self._targets_.invert(scaled)
 
     def _norms(self, x: Array, y: Array) -> NDArray[np.float64]:
-        return self.misfits(self._predict(x) - y)
+        return self.misfits(self._predict(x) - np.repeat(y, self._copies_, axis=1))
 
     def misfits(self, residual: Array) -> NDArray[np.float64]:
         """What outlier scores are made of: the size of each row (n, targets) of residuals.
@@ -376,11 +393,10 @@ class RegressionLearner(RobustBase):
         self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
 
     def _score_training(self, x: Array, y: Array, weights: Weights | None) -> None:
-        y = np.broadcast_to(y, (len(y), len(self._targets_.scale)))  # for several quantiles
-        if self.chosen_ == "net":
-            self._record(self.result_, self._norms(x, y), size=_typical(self._targets_.apply(y)))
-            unseen = ~self.outliers_ & (True if self._held_ is None else self._held_)
-            self._calibration_ = np.abs(self._predict(x) - y)[unseen]
+        norms = self._norms(x, y) if self.chosen_ == "net" else None
+        y = np.repeat(y, self._copies_, axis=1)
+        if norms is not None:
+            self._record(self.result_, norms, size=_typical(self._targets_.apply(y)))
             return
         judged = self._judged_
         if judged is None:
@@ -389,11 +405,7 @@ class RegressionLearner(RobustBase):
                 self._features_.apply(x), residual, weights, self.row_weights_,
                 intercept=self.fit_intercept, size=_typical(self._targets_.apply(y)),
             ).times(self._targets_.scale)  # fmt: skip
-        self.scale_ = judged.scale
-        self._training_score_ = robust_r2_score(
-            y, self._predict(x), sample_weight=weights, multioutput="raw_values"
-        )
-        self._calibration_ = judged.left_out[judged.distance.max(axis=1) <= judged.cutoff]
+        self.scale_, self._judged_ = judged.scale, judged
         outlier_scale = OutlierScale(0.0, judged.cutoff / CUTOFF)
         self._record(self.result_, judged.distance.max(axis=1), scale=outlier_scale)
 

@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_flag, check_interval, check_non_negative, check_open_interval
+from proxlin._checks import check_flag, check_interval, check_non_negative
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import Checkpoint, check_factory, check_widths, named_regularizer
 from proxlin.estimators.net_fit import ModuleFactory
 from proxlin.estimators.plot import plot_scores
-from proxlin.estimators.regression_learner import RegressionLearner
-from proxlin.estimators.regression_summary import RegressionSummary
+from proxlin.estimators.regression_inference import RegressionInference
 from proxlin.estimators.reservoir import Reservoir
-from proxlin.estimators.robust_linear import FALSE_FLAGS
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.tables import Array, read_pair, read_table, read_weights
+from proxlin.exact.linear import quantile_levels
 from proxlin.methods import Method
 from proxlin.problem.loss import Exponent
 from proxlin.run.result import Callback
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _LATER = 0.1  # share of the steps that a later call of partial_fit takes
 
 
-class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # type: ignore[misc]
+class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  # type: ignore[misc]
     """What most rows say about one or several targets, by a linear model or a net.
 
     By default rows that do not fit count for nothing: up to 45 % of them may be wrong, by any
@@ -64,9 +63,9 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         The weight of a named regulariser, on scaled data; a number beside "auto" means a ridge.
         "auto" takes the one that predicts held-out rows best, for nets 1e-3.
     quantile
-        A number in (0, 1) for that quantile of every target given the features, or several for
-        those of one target, which then do not cross: linear models by the pinball loss, proven
-        optimal, all rows counting. `predict` has one column for each of several.
+        A number in (0, 1) for that quantile of every target given the features, or several, which
+        then do not cross: by the pinball loss, all rows counting, linear models proven optimal.
+        Several of one target are the columns of `predict`; of several targets its last axis.
     constraint
         For instance `NonNegative()`. On a linear model it bounds `coef_` in the data's own units,
         which are then not scaled.
@@ -216,63 +215,17 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         return self._adopt(attempt)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """f(x) for each row, (n,) or (n, targets) as y was."""
+        """f(x) for each row, (n,) or (n, targets) as y was; of several quantiles, one more axis."""
         check_is_fitted(self)
         table = read_table(self, X, reset=False)
         predicted = self._predict(table)
+        if self._copies_ > 1 and predicted.shape[1] > self._copies_:
+            return predicted.reshape(len(table), -1, self._copies_)
         return predicted[:, 0] if self._flat_ else predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """`robust_r2_score` of the predictions, which wrong rows among these cannot turn around."""
         return float(robust_r2_score(y, self.predict(X), sample_weight=sample_weight))
-
-    def predict_interval(
-        self, X: Any, coverage: float = 0.9
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper ends that hold a new good row's target with this probability.
-
-        Conformal: the prediction, more or less the quantile of residuals of good training rows that
-        had no part in their own prediction (left out one by one for linear models, held out for
-        nets). New rows must be drawn as the good training rows were; wrong ones are not covered,
-        and rows taken for wrong although they are good (0.6 %) are made up for.
-        """
-        check_is_fitted(self)
-        check_open_interval("coverage", coverage, 0, 1)
-        rows = len(self._calibration_)
-        level = min(coverage / (1.0 - FALSE_FLAGS), 1.0) * (rows + 1) / max(1, rows)
-        if level > 1.0:
-            raise InvalidInputError(
-                f"coverage={coverage:g} needs more than {rows} good rows outside of the fit; lower"
-                " it, or fit more rows."
-            )
-        reach = np.quantile(self._calibration_, level, axis=0, method="inverted_cdf")
-        middle = self.predict(X)
-        reach = reach[0] if self._flat_ else reach
-        return middle - reach, middle + reach
-
-    def summary(self, coverage: float = 0.95) -> RegressionSummary:
-        """Coefficients with standard errors and intervals, scale, robust R2, rows without weight.
-
-        For linear models by the default settings; print it, or take its `frame()`.
-        """
-        check_is_fitted(self)
-        check_open_interval("coverage", coverage, 0, 1)
-        if self.chosen_ != "linear" or self._errors_ is None:
-            raise CombinationError(
-                "summary is for linear models with p, regularizer and constraint left to their"
-                " defaults: standard errors of other fits are not known. Fit RobustRegressor()."
-            )
-        features = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        names = [name if isinstance(name, str) else f"x{name}" for name in features]
-        coef = self.coef_.reshape(-1, self.n_features_in_)
-        table = np.column_stack([np.atleast_1d(self.intercept_), coef])
-        first = 0 if self.fit_intercept else 1
-        return RegressionSummary(
-            ("intercept", *names)[first:],
-            ("y",) if len(coef) == 1 else tuple(f"y{j}" for j in range(len(coef))),
-            table[:, first:], self._errors_[:, first:], self.scale_, self.row_weights_,
-            self._training_score_, self.result_, coverage,
-        )  # fmt: skip
 
     def outlier_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
         """The outlier score of each row, on the scale of the training rows; beyond 3.5 is one."""
@@ -318,11 +271,8 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
                     f"module decides its layers itself; got hidden={self.hidden!r} with it. Give"
                     " one of the two."
                 )
-        if self.quantile is not None and not self._linear:
-            raise CombinationError(
-                "quantile is for linear models; for a net, minimise Problem(module, data,"
-                " loss=Pinball(quantile))."
-            )
+        if self.quantile is not None:
+            quantile_levels(self.quantile)
         if not self._linear and not self.fit_intercept:
             raise CombinationError(
                 "fit_intercept=False is for linear models; leave the biases out of the module."
@@ -337,7 +287,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
         if not hasattr(self, "_targets_"):
             return
         columns = 1 if targets.ndim == 1 else targets.shape[1]
-        fitted = (len(self._features_.scale), len(self._targets_.scale))
+        fitted = (len(self._features_.scale), len(self._targets_.scale) // self._copies_)
         if (table.shape[1], columns) != fitted:
             raise InvalidInputError(
                 f"warm_start=True goes on with {fitted[0]} features and {fitted[1]} target(s); got"
@@ -345,7 +295,8 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionLearner):  # t
             )
 
     def _check_targets(self, columns: int) -> None:
-        if columns != len(self._targets_.scale):
+        fitted = len(self._targets_.scale) // self._copies_
+        if columns != fitted:
             raise InvalidInputError(
-                f"y must have the {len(self._targets_.scale)} target(s) of the fit; got {columns}."
+                f"y must have the {fitted} target(s) of the fit; got {columns}."
             )

@@ -27,7 +27,7 @@ from proxlin.estimators.high_breakdown import (
 from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.linear_fit import LinearFit
 from proxlin.estimators.robust_ridge import robust_ridge_fit
-from proxlin.estimators.robust_scale import EFFICIENT, Vector, inner_scale, m_scale
+from proxlin.estimators.robust_scale import Vector, inner_scale, m_scale
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status
@@ -67,7 +67,6 @@ class RobustLinear:
     intercept: Vector  # (targets,)
     trust: Vector  # (n, targets) in [0, 1]
     strength: float  # largest ridge in use, on scaled columns
-    errors: Vector  # (targets, 1 + features) standard errors, the intercept's first; NaN for ridges
     judged: Judged
     result: Result
 
@@ -87,7 +86,7 @@ def fit_robust_linear(
     if not intercept:
         scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
     columns = np.asarray(scaling.apply(x), dtype=np.float64)
-    count = _row_counts(weights, len(x))
+    count = row_counts(weights, len(x))
     near = _near(columns, count, seed) if leverage else np.ones(len(x), dtype=bool)
     basis = _spanned(columns, near & (count > 0))
     design = columns if basis is None else columns @ basis
@@ -127,14 +126,9 @@ def fit_robust_linear(
     cutoff = _cutoff(float(count.sum()), design.shape[1], len(fits))
     ridged = np.array([fit.ridge > 0 for fit in fits])
     left_out = np.abs(residual) / np.where(ridged, spread, spread**2)
-    back = _to_columns(scaling, basis, design.shape[1], intercept=intercept)
-    errors = np.stack(
-        [_standard_errors(Rows(design, y[:, j], count), fit, back) for j, fit in enumerate(fits)]
-    )
     return RobustLinear(
         weight, bias, np.column_stack([fit.trust for fit in fits]),
         max(fit.ridge for fit in fits),
-        errors,
         Judged(scale, np.abs(residual) / (scale * spread), cutoff, left_out), result,
     )  # fmt: skip
 
@@ -149,7 +143,7 @@ def judge_residuals(
     size: float,
 ) -> Judged:
     """Rows against any linear fit: scales that count degrees of freedom, spreads that leverage."""
-    count = _row_counts(weights, len(x))
+    count = row_counts(weights, len(x))
     design = np.column_stack([np.ones(len(x)), x]) if intercept else np.asarray(x, dtype=np.float64)
     k = design.shape[1]
     few = count.sum() < _FEWEST * k
@@ -232,7 +226,7 @@ def _spanned(columns: Vector, rows: NDArray[np.bool_]) -> Vector | None:
     return None if kept.all() else vectors[:, kept]
 
 
-def _row_counts(weights: Vector | None, n: int) -> Vector:
+def row_counts(weights: Vector | None, n: int) -> Vector:
     """Whole weights count rows; others are brought to a mean of one over the rows that have any."""
     if weights is None:
         return np.ones(n)
@@ -259,41 +253,6 @@ def _cutoff(rows: float, k: int, targets: int) -> float:
     share = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / targets)
     freedom = 0.5 * (rows - k) * (1.0 - k / rows) ** 2 if k < rows else 0.0
     return float(student.ppf(1.0 - share / 2.0, max(3.0, freedom)))
-
-
-def _to_columns(scaling: RobustScaling, basis: Vector | None, k: int, *, intercept: bool) -> Vector:
-    """(1 + features, k): takes coefficients of the design to intercept and slopes."""
-    slopes = np.eye(len(scaling.scale)) if basis is None else basis
-    slopes = slopes / scaling.scale[:, None]
-    full = np.zeros((1 + len(scaling.scale), k))
-    full[1:, 1 if intercept else 0 :] = slopes
-    full[0] = -scaling.center @ full[1:]
-    if intercept:
-        full[0, 0] = 1.0
-    return full
-
-
-def _standard_errors(rows: Rows, fit: RobustFit, back: Vector) -> Vector:
-    """Of the bisquare fit: s^2 mean psi^2 / (mean psi')^2 (A' W A / mean w)^-1, over n - k rows.
-
-    NaN for a ridge, which is biased, and where more coefficients than rows are trusted.
-    """
-    k, total = rows.design.shape[1], float(rows.weights.sum())
-    if fit.ridge > 0 or total <= k:
-        return np.full(len(back), np.nan)
-    u = rows.residual(fit.coef) / fit.scale
-    inside = np.clip(1.0 - (np.clip(u, -9, 9) / EFFICIENT) ** 2, 0.0, None)
-    judged = np.where(fit.trust > 0, rows.weights, 0.0)
-    weight = inside**2
-    slope = inside * (inside - 4.0 * (np.clip(u, -9, 9) / EFFICIENT) ** 2)
-    square = float(judged @ (weight * np.clip(u, -9, 9)) ** 2) / (total - k)
-    curve = max(float(judged @ slope) / total, 1e-3)
-    gram, _ = gram_and_moment(rows.design, rows.target, judged * weight)
-    mean = float(judged @ weight) / total
-    covariance = fit.scale**2 * square / curve**2 * mean * np.linalg.pinv(gram, hermitian=True)
-    variance = np.einsum("ij,jk,ik->i", back, covariance, back)
-    errors: Vector = np.sqrt(np.maximum(variance, 0.0))
-    return errors
 
 
 def _proof(

@@ -88,23 +88,23 @@ class GroupPath:
         The strengths are walked until enough features are in, then the last stretch is halved.
         """
         low, high = float(alphas[-1]), self.strongest
-        chosen = self.empty
+        found = self.empty
         for alpha in alphas:
-            chosen = self.solve(float(alpha))
-            if selected(chosen) >= count:
+            found = self.solve(float(alpha))
+            if selected(found) >= count:
                 low = float(alpha)
                 break
             high = float(alpha)
-        for _ in range(_BISECTIONS if selected(chosen) > count else 0):
+        for _ in range(_BISECTIONS if selected(found) > count else 0):
             middle = float(np.sqrt(low * high))
             solution = self.solve(middle)
             if selected(solution) >= count:
-                low, chosen = middle, solution
+                low, found = middle, solution
             else:
                 high = middle
-            if selected(chosen) == count:
+            if selected(found) == count:
                 break
-        return chosen
+        return found
 
     def _solve(
         self, x: Tensor, penalty: GroupLasso | None, start: tuple[Tensor, Tensor] | None

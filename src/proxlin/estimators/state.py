@@ -14,6 +14,7 @@ from proxlin.estimators.autoencoder import RobustAutoencoder
 from proxlin.estimators.autoencoder_nets import RowForm, build_net
 from proxlin.estimators.coding import Coding
 from proxlin.estimators.net_fit import build_module
+from proxlin.estimators.prediction_interval import Calibration
 from proxlin.estimators.regressor import RobustRegressor
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
@@ -73,9 +74,12 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
             "target_scaling": np.stack([estimator._targets_.center, estimator._targets_.scale]),
             "row_weights": estimator.row_weights_,
         }
-        arrays["calibration"] = estimator._calibration_
+        values["copies"] = estimator._copies_
+        parts = vars(estimator._calibration_).items()
+        arrays |= {f"calibration.{k}": v for k, v in parts if not k.startswith("_")}
         if estimator._errors_ is not None:
-            arrays |= {"errors": estimator._errors_, "score": estimator._training_score_}
+            arrays["errors"] = estimator._errors_
+        arrays["score"] = estimator._training_score_
         if estimator.chosen_ == "linear":
             arrays |= {
                 "coef": estimator.coef_,
@@ -134,10 +138,12 @@ def _restore_regressor(
     estimator._targets_ = RobustScaling(*arrays["target_scaling"].numpy())
     estimator.row_weights_ = arrays["row_weights"].numpy()
     estimator.chosen_ = values["chosen"]
-    estimator._calibration_ = arrays["calibration"].numpy()
+    estimator._calibration_ = Calibration(
+        *(arrays[f"calibration.{part}"].numpy() for part in ("x", "fitted", "misfit"))
+    )
+    estimator._copies_, estimator._trust_ = values["copies"], None
     estimator._errors_ = arrays["errors"].numpy() if "errors" in arrays else None
-    if "score" in arrays:
-        estimator._training_score_ = arrays["score"].numpy()
+    estimator._training_score_ = arrays["score"].numpy()
     if estimator.chosen_ == "linear":
         estimator.coef_, estimator.scale_ = arrays["coef"].numpy(), arrays["scale"].numpy()
         intercept = arrays["intercept"].numpy()

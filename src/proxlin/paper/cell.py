@@ -64,7 +64,7 @@ def run_cell(cell: Cell, callbacks: Iterable[Callback] = ()) -> Record:
         "history": _curve(result.history),
         "trace": method.trace,
         "theta": pack(result.theta),
-        "versions": provenance(),
+        "versions": versions(),
     }
 
 
@@ -103,7 +103,7 @@ def _curve(history: History) -> list[dict[str, float]]:
     return [kept[place] for place in places]
 
 
-def provenance() -> dict[str, Any]:
+def versions() -> dict[str, Any]:
     """What the figures were made with, and when."""
     return {
         "proxlin": version("proxlin"),

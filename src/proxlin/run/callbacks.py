@@ -30,13 +30,17 @@ class ProgressLine:
 
     def __call__(self, progress: Progress) -> None:
         """Show where the run is."""
+        self.show(self.describe(progress), progress.share)
+
+    def show(self, words: str, share: float) -> None:
+        """Show these words; `share` of the work is done."""
         stream = self._stream or sys.stderr
-        text = f"{self.name}: {self.describe(progress)}"
+        text = f"{self.name}: {words}"
         if _changes_in_place(stream):
             stream.write("\r" + text.ljust(self._width))
             self._width = len(text)
-        elif int(_LINES * progress.share) > self._tenths:
-            self._tenths = int(_LINES * progress.share)
+        elif int(_LINES * share) > self._tenths:
+            self._tenths = int(_LINES * share)
             stream.write(text + "\n")
         stream.flush()
 

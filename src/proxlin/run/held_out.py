@@ -44,7 +44,7 @@ class HeldOut:
     def look(self, candidates: list[Tensor], iteration: int) -> None:
         """Judge the points, and keep the best of them if none before was better."""
         self.next_look = iteration + max(1, math.ceil(_LOOKS * iteration))
-        losses = [_median(self.problem.row_losses(theta)) for theta in candidates]
+        losses = [_verdict(self.problem, theta) for theta in candidates]
         self.latest, theta = min(zip(losses, candidates, strict=True), key=lambda pair: pair[0])
         if self.theta is None or self.latest < self.best:
             self.best, self.best_at, self.theta = self.latest, iteration, theta.clone()
@@ -84,7 +84,11 @@ def set_aside(problem: Problem, held_out: Any, seed: int) -> tuple[Problem, Held
     return problem, HeldOut(problem.with_data(held_out))
 
 
-def _median(losses: Tensor) -> float:
-    """The median, infinite where it is no number: NaN would be smaller than nothing, for ever."""
-    value = float(losses.median())
+def _verdict(problem: Problem, theta: Tensor) -> float:
+    """The median loss, infinite where it is no number: NaN would be smaller than nothing, for ever.
+
+    For quantiles the mean, which alone is least at them; no row's pull on it is unbounded.
+    """
+    losses = problem.row_losses(theta)
+    value = float(losses.mean() if problem.p == "pinball" else losses.median())
     return math.inf if math.isnan(value) else value

@@ -61,7 +61,7 @@ class Intersection(Constraint):
 
 
 @dataclass(frozen=True, repr=False)
-class _SingleConstraint(Term, Constraint):
+class _Single(Term, Constraint):
     @property
     def terms(self) -> tuple[Term, ...]:
         """Itself."""
@@ -69,7 +69,7 @@ class _SingleConstraint(Term, Constraint):
 
 
 @dataclass(frozen=True, repr=False)
-class Ball(_SingleConstraint):
+class Ball(_Single):
     """||theta||_p <= radius, for all named parameters as one vector.
 
     >>> import torch
@@ -90,7 +90,7 @@ class Ball(_SingleConstraint):
 
 
 @dataclass(frozen=True, repr=False)
-class NonNegative(_SingleConstraint):
+class NonNegative(_Single):
     """theta_j >= 0."""
 
     def _pieces(self, space: Space, where: tuple[int, ...]) -> list[Piece]:
@@ -98,7 +98,7 @@ class NonNegative(_SingleConstraint):
 
 
 @dataclass(frozen=True, repr=False)
-class Box(_SingleConstraint):
+class Box(_Single):
     """low <= theta_j <= high; either may be infinite.
 
     >>> import torch
@@ -124,7 +124,7 @@ class Box(_SingleConstraint):
 
 
 @dataclass(frozen=True, repr=False)
-class Simplex(_SingleConstraint):
+class Simplex(_Single):
     """theta >= 0 with sum `total`, for all named parameters or each row or column of a matrix."""
 
     total: float = 1.0
@@ -146,7 +146,7 @@ class Simplex(_SingleConstraint):
 
 
 @dataclass(frozen=True, repr=False)
-class Tied(_SingleConstraint):
+class Tied(_Single):
     """first = second: two groups of parameters that stay equal; the projection is their average.
 
     Each is a name or glob pattern (or several); both must match equally many parameters, which are

@@ -6,9 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from proxlin._checks import check_open_interval
 from proxlin.errors import InvalidInputError
 from proxlin.exact.linear.solve import LinearResult, solve_linear
 from proxlin.problem.loss import Pinball
@@ -31,11 +33,7 @@ def solve_quantiles(
     >>> bool(((x @ (high.coef - low.coef) + high.intercept - low.intercept) >= 0).all())
     True
     """
-    levels = [_level(quantile) for quantile in quantiles]
-    if len(set(levels)) != len(levels) or not levels:
-        raise InvalidInputError(
-            f"quantiles must be different numbers in (0, 1), at least one; got {quantiles!r}."
-        )
+    levels, _ = quantile_levels(quantiles)
     if len(levels) > 1 and not options.get("fit_intercept", True):
         raise InvalidInputError(
             "several quantiles need fit_intercept=True: without an intercept all of them meet at"
@@ -84,7 +82,15 @@ def _beside(
     return solve_linear(x, y, loss=Pinball(level), **options, **kept_off)
 
 
-def _level(quantile: Any) -> float:
-    tau = Pinball(quantile).tau
-    assert isinstance(tau, float | int)
-    return float(tau)
+def quantile_levels(quantile: Any) -> tuple[list[float], bool]:
+    """The levels as numbers, and whether they came as a list."""
+    several = isinstance(quantile, Sequence | Tensor | np.ndarray) and not isinstance(quantile, str)
+    several = several and getattr(quantile, "ndim", 1) > 0
+    levels = list(quantile) if several else [quantile]
+    for level in levels:
+        check_open_interval("quantile", level, 0, 1)
+    if len(set(levels)) != len(levels) or not levels:
+        raise InvalidInputError(
+            f"quantiles must be different numbers in (0, 1), at least one; got {quantile!r}."
+        )
+    return [float(level) for level in levels], several

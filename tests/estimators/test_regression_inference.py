@@ -1,0 +1,185 @@
+"""Standard errors, intervals and diagnostics of RobustRegressor."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from proxlin import Ridge, RobustRegressor
+from proxlin.estimators.state import estimator_state, restore_estimator
+
+
+def line(n=300, wrong=0.1, spread=0.0, seed=0, size=50.0):
+    """Three features, one of which the noise may grow with; the first rows' targets are wrong."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    y = 1.0 + x @ [1.0, -2.0, 0.5] + (1.0 + spread * np.abs(x[:, 0])) * rng.normal(size=n)
+    y[: int(wrong * n)] += size
+    return x, y
+
+
+def errors(model, formula):
+    return model.summary(errors=formula).frame()["error"].to_numpy()
+
+
+def test_one_spread_makes_all_formulas_one():
+    model = RobustRegressor().fit(*line(3000, 0.0))
+    for formula in ("H1", "H2", "H3", "w"):
+        np.testing.assert_allclose(errors(model, formula), errors(model, "sandwich"), rtol=0.08)
+
+
+def test_least_squares_has_the_classical_errors():
+    x, y = line(wrong=0.0)
+    design = np.column_stack([np.ones(len(x)), x])
+    coef = np.linalg.lstsq(design, y, rcond=None)[0]
+    residual, inverse = y - design @ coef, np.linalg.inv(design.T @ design)
+    model = RobustRegressor(p="mse", regularizer=None).fit(x, y)
+    classical = np.sqrt(residual @ residual / (len(y) - 4) * np.diag(inverse))
+    np.testing.assert_allclose(errors(model, "H1"), classical, rtol=1e-6)
+    hat = ((design @ inverse) * design).sum(1)
+    meat = (design * ((residual / (1 - hat)) ** 2)[:, None]).T @ design
+    hc3 = np.sqrt(np.diag(inverse @ meat @ inverse))
+    np.testing.assert_allclose(errors(model, "sandwich"), hc3, rtol=1e-6)
+
+
+def test_repeated_rows_are_weights():
+    x, y = line(100)
+    twice = RobustRegressor().fit(np.repeat(x, 2, axis=0), np.repeat(y, 2))
+    weighted = RobustRegressor().fit(x, y, np.full(100, 2.0))
+    for formula in ("H2", "w"):
+        np.testing.assert_allclose(errors(weighted, formula), errors(twice, formula), rtol=1e-4)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.5])
+def test_the_bootstrap_agrees_with_the_sandwich(spread):
+    model = RobustRegressor(random_state=0).fit(*line(600, 0.1, spread))
+    frame = model.summary(errors="bootstrap", repeats=2000).frame()
+    np.testing.assert_allclose(frame["error"], errors(model, "sandwich"), rtol=0.08)
+    assert ((frame["low"] < frame["coef"]) & (frame["coef"] < frame["high"])).all()
+
+
+def test_errors_do_not_see_how_wrong_rows_are():
+    near, far = (RobustRegressor(random_state=0).fit(*line(size=s)) for s in (1e2, 1e9))
+    for formula in ("sandwich", "H1", "H2", "H3", "w", "bootstrap"):
+        np.testing.assert_allclose(errors(near, formula), errors(far, formula), rtol=1e-3)
+    new = line(50, seed=9)[0]
+    for method in ("split", "cv+"):
+        ends = [model.predict_interval(new, method=method) for model in (near, far)]
+        np.testing.assert_allclose(ends[0], ends[1], rtol=0.02, atol=0.02)
+
+
+def test_medians_have_errors_of_quantiles():
+    x, y = line(wrong=0.0)
+    plain = RobustRegressor(p=1, reweight=False, leverage=False, regularizer=None).fit(x, y)
+    half = RobustRegressor(quantile=0.5).fit(x, y)
+    np.testing.assert_allclose(errors(plain, "iid"), errors(half, "iid"), rtol=1e-3)
+    expected = errors(RobustRegressor().fit(x, y), "w") * np.sqrt(0.95 * np.pi / 2)
+    np.testing.assert_allclose(errors(half, "nid"), expected, rtol=0.25)
+
+
+@pytest.mark.parametrize("method", ["split", "cv+"])
+@pytest.mark.parametrize("wrong", [0.0, 0.2])
+def test_intervals_are_wide_where_the_noise_is(method, wrong):
+    covered, widths = [], []
+    for seed in range(3 if method == "split" else 1):
+        x, y = line(400, wrong, spread=2.0, seed=seed)
+        new, truth = line(2000, 0.0, spread=2.0, seed=100 + seed)
+        model = RobustRegressor(random_state=0).fit(x, y)
+        low, high = model.predict_interval(new, 0.9, method=method)
+        inside = (low <= truth) & (truth <= high)
+        far = np.abs(new[:, 0]) > 1.5
+        covered.append([inside.mean(), inside[far].mean()])
+        widths.append((high - low)[far].mean() / (high - low)[np.abs(new[:, 0]) < 0.3].mean())
+    everywhere, there = np.mean(covered, axis=0)
+    assert 0.86 <= everywhere <= 0.94
+    assert there >= 0.83
+    assert min(widths) > 1.8  # the noise itself: 5.1 over 1.3 times on average
+
+
+def test_intervals_surround_nets():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(1400, 1))
+    y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=1400)
+    y[:40] += 20.0
+    model = RobustRegressor(hidden=(8,), validation_fraction=0.5, max_iter=30, random_state=0).fit(
+        x[:400], y[:400]
+    )
+    low, high = model.predict_interval(x[400:], 0.8)
+    # About 180 good rows were held out: coverage varies by 0.03 from table to table.
+    assert ((low <= y[400:]) & (y[400:] <= high)).mean() == pytest.approx(0.8, abs=0.09)
+    assert isinstance(model.diagnostics(), Figure)
+
+
+def test_fields_and_influence_of_planted_rows():
+    x, y = line(100, 0.0)
+    x[0], y[0] = [12.0, 0.0, 0.0], 13.0  # far out, and right
+    x[1], y[1] = [0.0, 12.0, 0.0], 60.0  # far out, and wrong
+    y[2] = 80.0
+    model = RobustRegressor().fit(pd.DataFrame(x, columns=["a", "b", "c"]), y)
+    rows = model.row_diagnostics()
+    assert list(rows["field"][:3]) == ["far", "bad far", "outlier"]
+    assert (rows["field"][3:] == "good").mean() > 0.9
+    assert (rows["weight"][1:3] == 0).all()
+    assert (rows.filter(like="influence")[1:3] == 0).all(axis=None)
+    assert rows["influence of a"].abs().idxmax() == 0
+    # What a row has moved is what leaving it out changes.
+    kept = np.arange(100) != 50
+    without = RobustRegressor().fit(x[kept], y[kept])
+    change = (model.coef_ - without.coef_) / errors(model, "sandwich")[1:]
+    np.testing.assert_allclose(
+        rows.filter(like="influence of").iloc[50, 1:].astype(float), change, atol=0.05
+    )
+
+
+def test_several_targets_have_rows_and_pictures_of_their_own():
+    x, y = line()
+    model = RobustRegressor().fit(x, np.column_stack([y, -3 * y]))
+    first, second = model.row_diagnostics(0), model.row_diagnostics(1)
+    np.testing.assert_allclose(second["residual"], -3 * first["residual"], atol=1e-3)
+    low, high = model.predict_interval(x)
+    np.testing.assert_allclose((high - low)[:, 1], 3 * (high - low)[:, 0], rtol=1e-3)
+    with pytest.raises(ValueError, match="target must be from 0 to 1"):
+        model.diagnostics(2)
+
+
+@pytest.mark.parametrize("copy", [lambda m: pickle.loads(pickle.dumps(m)),
+                                  lambda m: restore_estimator(*estimator_state(m))])  # fmt: skip
+def test_stored_models_keep_errors_and_intervals_and_no_rows(copy):
+    x, y = line()
+    model = RobustRegressor().fit(x, y)
+    again = copy(model)
+    np.testing.assert_array_equal(again.predict_interval(x), model.predict_interval(x))
+    pd.testing.assert_frame_equal(again.summary().frame(), model.summary().frame())
+    for ask in (again.diagnostics, lambda: again.summary(errors="H1"),
+                lambda: again.predict_interval(x, method="cv+")):  # fmt: skip
+        with pytest.raises(ValueError, match="needs the training rows"):
+            ask()
+
+
+def test_a_target_without_noise_is_refused():
+    x, y = line()
+    model = RobustRegressor().fit(x, np.ones(len(y)))
+    for ask in (model.summary, lambda: model.predict_interval(x), model.diagnostics):
+        with pytest.raises(ValueError, match="a target with noise around its fit"):
+            ask()
+
+
+def test_what_has_no_meaning_is_refused():
+    x, y = line()
+    with pytest.raises(ValueError, match="quantiles are ends of an interval"):
+        RobustRegressor(quantile=0.5).fit(x, y).predict_interval(x)
+    with pytest.raises(ValueError, match="errors must be one of"):
+        RobustRegressor().fit(x, y).summary(errors="white")
+    with pytest.raises(ValueError, match="not known"):
+        RobustRegressor(regularizer=Ridge(0.1)).fit(x, y).summary()
+    with pytest.raises(ValueError, match="repeats"):
+        RobustRegressor().fit(x, y).summary(errors="bootstrap", repeats=0)
+
+
+def test_the_bootstrap_tells_how_far_it_is(capsys):
+    RobustRegressor().fit(*line()).summary(errors="bootstrap", repeats=200, progress=True)
+    said = capsys.readouterr().err
+    assert "100% of the repeats" in said
+    assert "200 repeats" in said
