@@ -51,9 +51,9 @@ fuzz: $(READY)
 	@end=$$(( $$(date +%s) + 60 * $(MINUTES) )); while [ $$(date +%s) -lt $$end ]; do \
 	  $(PYTEST) tests/fuzz --hypothesis-profile fuzz --quiet || exit 1; done
 
-# Anew which tests are slow; on a quiet machine.
+# Anew which tests are slow; a quiet machine, one process.
 test-times: $(READY)
-	@$(PYTEST) --write-times --durations 60
+	@OMP_NUM_THREADS=1 $(BIN)/pytest --write-times
 
 test-long: lint
 	@$(PYTEST) --hypothesis-profile random
