@@ -51,9 +51,9 @@ fuzz: $(READY)
 	@end=$$(( $$(date +%s) + 60 * $(MINUTES) )); while [ $$(date +%s) -lt $$end ]; do \
 	  $(PYTEST) tests/fuzz --hypothesis-profile fuzz --quiet || exit 1; done
 
-# Anew which tests are slow; a quiet machine, one process.
+# Anew which tests are slow; on a quiet machine.
 test-times: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/pytest --write-times
+	@$(PYTEST) --write-times --durations 60
 
 test-long: lint
 	@$(PYTEST) --hypothesis-profile random

@@ -1,4 +1,3 @@
-import os
 import re
 import signal
 import sys
@@ -21,8 +20,8 @@ settings.load_profile("repeatable")
 
 # Tests that take longer than this, as measured; `make test-times` writes the list anew.
 SLOW = Path(__file__).with_name("slow_tests.txt")
-_LONGEST = 0.3  # CPU seconds
-_seconds = {}  # of each test function, the longest over its parameters
+_LONGEST = 0.3  # seconds
+_seconds = {}  # of each test function, over its parameters
 
 
 def pytest_addoption(parser):
@@ -35,27 +34,21 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if {"browser", "visit"} & set(item.fixturenames):
             item.add_marker(pytest.mark.browser)
-        if _function(item) in slow:
+        if item.nodeid.partition("[")[0] in slow:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item, nextitem):
-    began = sum(os.times()[:4])
-    outcome = yield
-    spent = sum(os.times()[:4]) - began
-    _seconds[_function(item)] = max(spent, _seconds.get(_function(item), 0.0))
-    return outcome
+def pytest_runtest_logreport(report):
+    name = report.nodeid.partition("[")[0]
+    spent = _seconds.setdefault(name, {})
+    spent[report.nodeid] = spent.get(report.nodeid, 0.0) + report.duration
 
 
 def pytest_sessionfinish(session):
-    if session.config.getoption("--write-times"):
-        names = sorted(name for name, spent in _seconds.items() if spent > _LONGEST)
+    main_process = not hasattr(session.config, "workerinput")  # the one that hears every report
+    if main_process and session.config.getoption("--write-times"):
+        names = sorted(name for name, spent in _seconds.items() if max(spent.values()) > _LONGEST)
         SLOW.write_text("\n".join(names) + "\n")
-
-
-def _function(item):
-    return item.nodeid.partition("[")[0]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proxlin._checks import check_choice
-from proxlin.data.formats import MalformedError, Table, parse_idx, parse_table
+from proxlin.data.formats import MalformedError, NumericTable, parse_idx, parse_table
 from proxlin.data.registry import REGISTRY, DataFile, DatasetEntry
 from proxlin.data.sources import find
 from proxlin.errors import DataError
@@ -132,7 +132,7 @@ def _pixel_names(images: Tensor) -> tuple[str, ...]:
 
 
 def _load_table(entry: DatasetEntry, standardize: bool, verify: bool) -> DataSet:
-    def parse(file: DataFile, content: bytes) -> tuple[Table, list[int]]:
+    def parse(file: DataFile, content: bytes) -> tuple[NumericTable, list[int]]:
         table = parse_table(content, file.path)
         return table, _target_columns(entry, table)
 
@@ -173,7 +173,7 @@ def _load_table(entry: DatasetEntry, standardize: bool, verify: bool) -> DataSet
     )
 
 
-def _target_columns(entry: DatasetEntry, table: Table) -> list[int]:
+def _target_columns(entry: DatasetEntry, table: NumericTable) -> list[int]:
     """Where the targets are; columns are told by name, since editions may differ in order."""
     expected = (entry.rows, entry.features + entry.targets)
     if table.values.shape != expected:
@@ -187,7 +187,7 @@ def _target_columns(entry: DatasetEntry, table: Table) -> list[int]:
     return [table.names.index(name) for name in entry.target_names]
 
 
-def _fill(table: Table, *, standardize: bool) -> tuple[NDArray[np.float64], int]:
+def _fill(table: NumericTable, *, standardize: bool) -> tuple[NDArray[np.float64], int]:
     """Unknown cells -> mean of the column; then (value - mean) / std if asked. Counts constants."""
     values = table.values
     unknown = np.isnan(values)

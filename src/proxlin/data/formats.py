@@ -25,7 +25,7 @@ class MalformedError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class NumericTable:
     """Numbers with named columns; NaN marks an unknown cell."""
 
     names: tuple[str, ...]
@@ -50,7 +50,7 @@ def parse_idx(content: bytes, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
 
 
-def parse_table(content: bytes, path: str) -> Table:
+def parse_table(content: bytes, path: str) -> NumericTable:
     """Read an ARFF file, or a CSV file with a header line if `path` ends in .csv."""
     try:
         text = content.decode("utf-8-sig")
@@ -59,7 +59,7 @@ def parse_table(content: bytes, path: str) -> Table:
     return _parse_csv(text) if path.endswith(".csv") else parse_arff(text)
 
 
-def parse_arff(text: str) -> Table:
+def parse_arff(text: str) -> NumericTable:
     """Read a dense ARFF file with numeric and nominal attributes; `?` is an unknown cell.
 
     >>> header = ["@relation r", "@attribute a real", "@attribute b {x,y}", "@data"]
@@ -92,18 +92,18 @@ def parse_arff(text: str) -> Table:
         values_array = _parse_mixed_rows(rows, names, levels)
     else:
         values_array = _parse_numeric_rows(rows, names)
-    return Table(
+    return NumericTable(
         tuple(names), values_array, {names[column]: values for column, values in levels.items()}
     )
 
 
-def _parse_csv(text: str) -> Table:
+def _parse_csv(text: str) -> NumericTable:
     lines = _content_lines(text, comment=None)
     _, header = next(lines, (0, ""))
     names = split_cells(header)
     if not header or len(set(names)) != len(names):
         raise MalformedError("its first line must hold the names of the columns, each once")
-    return Table(tuple(names), _parse_numeric_rows(list(lines), names))
+    return NumericTable(tuple(names), _parse_numeric_rows(list(lines), names))
 
 
 def _content_lines(text: str, comment: str | None) -> Iterator[tuple[int, str]]:

@@ -251,11 +251,11 @@ def _check_device(device: str | torch.device | None) -> torch.device:
     if device is None:
         return torch.device("cpu")
     try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
+        usable = torch.device(device)
+        torch.empty(0, device=usable)
     except (RuntimeError, AssertionError, TypeError) as cause:
         raise InvalidInputError(
             f'device must be None or one that torch can use, such as "cpu" or "cuda"; got'
             f" {device!r}."
         ) from cause
-    return found
+    return usable

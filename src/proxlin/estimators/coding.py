@@ -106,22 +106,22 @@ class Coding:
 
 
 def read_image_shape(image_shape: Any, x: Any) -> tuple[int, int, int] | None:
-    """(c, h, w) of the rows: told, seen in x of four dimensions, or None for a table."""
+    """(c, h, w) of the rows: given, seen in x of four dimensions, or None for a table."""
     seen = tuple(int(size) for size in np.shape(x)[1:]) if has_images(x) else None
     if image_shape is None:
         return seen  # type: ignore[return-value]
-    told = tuple(np.ravel(image_shape).tolist())
-    if len(told) != 3 or not all(isinstance(side, int) and side > 0 for side in told):
+    given = tuple(np.ravel(image_shape).tolist())
+    if len(given) != 3 or not all(isinstance(side, int) and side > 0 for side in given):
         raise InvalidInputError(
-            f"image_shape must be (channels, height, width), three numbers > 0; got {told}."
+            f"image_shape must be (channels, height, width), three numbers > 0; got {given}."
         )
     pixels = prod(np.shape(x)[1:])
-    if (seen is not None and seen != told) or prod(told) != pixels:
+    if (seen is not None and seen != given) or prod(given) != pixels:
         raise InvalidInputError(
-            f"image_shape={told} must be the shape of each row of X, {prod(told)} numbers; X has"
+            f"image_shape={given} must be the shape of each row of X, {prod(given)} numbers; X has"
             f" shape {tuple(np.shape(x))}."
         )
-    return told
+    return given
 
 
 def has_images(x: Any) -> bool:

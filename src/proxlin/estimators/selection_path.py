@@ -88,23 +88,23 @@ class GroupPath:
         The strengths are walked until enough features are in, then the last stretch is halved.
         """
         low, high = float(alphas[-1]), self.strongest
-        found = self.empty
+        chosen = self.empty
         for alpha in alphas:
-            found = self.solve(float(alpha))
-            if selected(found) >= count:
+            chosen = self.solve(float(alpha))
+            if selected(chosen) >= count:
                 low = float(alpha)
                 break
             high = float(alpha)
-        for _ in range(_BISECTIONS if selected(found) > count else 0):
+        for _ in range(_BISECTIONS if selected(chosen) > count else 0):
             middle = float(np.sqrt(low * high))
             solution = self.solve(middle)
             if selected(solution) >= count:
-                low, found = middle, solution
+                low, chosen = middle, solution
             else:
                 high = middle
-            if selected(found) == count:
+            if selected(chosen) == count:
                 break
-        return found
+        return chosen
 
     def _solve(
         self, x: Tensor, penalty: GroupLasso | None, start: tuple[Tensor, Tensor] | None

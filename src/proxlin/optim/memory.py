@@ -33,7 +33,7 @@ def restored(like: Any, plain: Any) -> Any:
             object.__setattr__(like, field.name, restored(held, plain[field.name]))
         return like
     if isinstance(like, list) and len(like) == len(plain):
-        return [restored(one, other) for one, other in zip(like, plain, strict=True)]
+        return [restored(entry, saved) for entry, saved in zip(like, plain, strict=True)]
     if isinstance(plain, Tensor):
         return plain.clone()
     return [restored(None, item) for item in plain] if isinstance(plain, list) else plain

@@ -110,9 +110,9 @@ class Probed(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next step depends on beside the parameters."""
-        found = super().state_dict()
-        found["probed"] = {"steps": self._budget.iteration, "memory": as_plain(self._memory)}
-        return found
+        state = super().state_dict()
+        state["probed"] = {"steps": self._budget.iteration, "memory": as_plain(self._memory)}
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on as the optimiser that gave this; load the module's parameters too."""
@@ -143,13 +143,13 @@ def _named(groups: list[dict[str, Any]]) -> dict[str, Tensor]:
             before = tensors[position - 1] if position else tensor
             bias = tensor.ndim == 1 and before.ndim > 1 and len(before) == len(tensor)
             names.append(f"{position - 1}.bias" if bias else f"{position}.weight")
-    found = {n: t for n, t in zip(names, tensors, strict=True) if t.requires_grad}
-    if not found:
+    trainable = {n: t for n, t in zip(names, tensors, strict=True) if t.requires_grad}
+    if not trainable:
         raise InvalidInputError("params must hold some that require a gradient; got none.")
-    kinds = {(tensor.dtype, tensor.device) for tensor in found.values()}
+    kinds = {(tensor.dtype, tensor.device) for tensor in trainable.values()}
     if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
         raise InvalidInputError(
             "params must be float32 or float64, all alike on one device; got"
             f" {', '.join(sorted(f'{dtype} on {device}' for dtype, device in kinds))}."
         )
-    return found
+    return trainable

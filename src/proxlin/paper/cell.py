@@ -64,7 +64,7 @@ def run_cell(cell: Cell, callbacks: Iterable[Callback] = ()) -> Record:
         "history": _curve(result.history),
         "trace": method.trace,
         "theta": pack(result.theta),
-        "versions": versions(),
+        "versions": provenance(),
     }
 
 
@@ -103,7 +103,7 @@ def _curve(history: History) -> list[dict[str, float]]:
     return [kept[place] for place in places]
 
 
-def versions() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """What the figures were made with, and when."""
     return {
         "proxlin": version("proxlin"),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proxlin.models import Autoencoder
-from proxlin.paper.cell import versions
+from proxlin.paper.cell import provenance
 from proxlin.paper.grid import Cell
 from proxlin.paper.store import Record, unpack
 from proxlin.paper.workload import fresh_net, workload
@@ -73,7 +73,7 @@ def classify(job: Classified, callbacks: tuple[Callback, ...] = ()) -> Record:
         "by_strength": by_strength,
         "steps": steps,
         "rows": {"train": len(train), "test": len(test), "features": train.shape[1]},
-        "versions": versions(),
+        "versions": provenance(),
     }
 
 

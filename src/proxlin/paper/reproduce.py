@@ -137,22 +137,22 @@ def _finish(
 ) -> Reproduction:
     """Run the cells that are missing and did not fail, and make what is made of all of them."""
     rest = [cell for cell in cells if cell.name not in shared.failures]
-    made = Reproduction(run(cell_store(out), rest, run_cell, engine=engine, watch=watch))
-    made.outcome.made += shared.made
-    made.outcome.failures |= shared.failures
+    reproduction = Reproduction(run(cell_store(out), rest, run_cell, engine=engine, watch=watch))
+    reproduction.outcome.made += shared.made
+    reproduction.outcome.failures |= shared.failures
     if experiment.classified:
-        records = made.outcome.records
+        records = reproduction.outcome.records
         jobs = [Classified(c, records[c.name]["theta"]) for c in best_runs(cells, records)]
-        made.classified = run(
+        reproduction.classified = run(
             accuracy_store(out), jobs, classify,
             stage="classifying", engine=engine, watch=watch,
         )  # fmt: skip
     if watch is not None:
         watch.begin("drawing the report", 0)
-    made.written = write_experiment(
+    reproduction.written = write_experiment(
         experiment, cells, out,
-        records=made.outcome.records,
-        accuracies_of=made.classified.records,
-        failures=made.failures,
+        records=reproduction.outcome.records,
+        accuracies_of=reproduction.classified.records,
+        failures=reproduction.failures,
     )  # fmt: skip
-    return made
+    return reproduction

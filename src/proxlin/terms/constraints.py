@@ -61,7 +61,7 @@ class Intersection(Constraint):
 
 
 @dataclass(frozen=True, repr=False)
-class _Single(Term, Constraint):
+class _SingleConstraint(Term, Constraint):
     @property
     def terms(self) -> tuple[Term, ...]:
         """Itself."""
@@ -69,7 +69,7 @@ class _Single(Term, Constraint):
 
 
 @dataclass(frozen=True, repr=False)
-class Ball(_Single):
+class Ball(_SingleConstraint):
     """||theta||_p <= radius, for all named parameters as one vector.
 
     >>> import torch
@@ -90,7 +90,7 @@ class Ball(_Single):
 
 
 @dataclass(frozen=True, repr=False)
-class NonNegative(_Single):
+class NonNegative(_SingleConstraint):
     """theta_j >= 0."""
 
     def _pieces(self, space: Space, where: tuple[int, ...]) -> list[Piece]:
@@ -98,7 +98,7 @@ class NonNegative(_Single):
 
 
 @dataclass(frozen=True, repr=False)
-class Box(_Single):
+class Box(_SingleConstraint):
     """low <= theta_j <= high; either may be infinite.
 
     >>> import torch
@@ -124,7 +124,7 @@ class Box(_Single):
 
 
 @dataclass(frozen=True, repr=False)
-class Simplex(_Single):
+class Simplex(_SingleConstraint):
     """theta >= 0 with sum `total`, for all named parameters or each row or column of a matrix."""
 
     total: float = 1.0
@@ -146,7 +146,7 @@ class Simplex(_Single):
 
 
 @dataclass(frozen=True, repr=False)
-class Tied(_Single):
+class Tied(_SingleConstraint):
     """first = second: two groups of parameters that stay equal; the projection is their average.
 
     Each is a name or glob pattern (or several); both must match equally many parameters, which are

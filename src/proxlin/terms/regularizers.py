@@ -82,7 +82,7 @@ class Sum(Regularizer):
 
 
 @dataclass(frozen=True, repr=False)
-class _Single(Term, Regularizer):
+class _SingleRegularizer(Term, Regularizer):
     @property
     def terms(self) -> tuple[Term, ...]:
         """Itself."""
@@ -90,7 +90,7 @@ class _Single(Term, Regularizer):
 
 
 @dataclass(frozen=True, repr=False)
-class Ridge(_Single):
+class Ridge(_SingleRegularizer):
     """weight/2 * ||theta||_2^2.
 
     >>> import torch
@@ -119,7 +119,7 @@ class Ridge(_Single):
 
 
 @dataclass(frozen=True, repr=False)
-class Lasso(_Single):
+class Lasso(_SingleRegularizer):
     """weight * ||theta||_1; its prox sets small entries to exactly zero.
 
     >>> import torch
@@ -138,7 +138,7 @@ class Lasso(_Single):
 
 
 @dataclass(frozen=True, repr=False)
-class ElasticNet(_Single):
+class ElasticNet(_SingleRegularizer):
     """l1 * ||theta||_1 + l2/2 * ||theta||_2^2."""
 
     l1: float
@@ -164,7 +164,7 @@ class ElasticNet(_Single):
 
 
 @dataclass(frozen=True, repr=False)
-class LpNorm(_Single):
+class LpNorm(_SingleRegularizer):
     """weight * ||theta||_p (not its p-th power) of all named parameters as one vector."""
 
     weight: float
@@ -184,7 +184,7 @@ class LpNorm(_Single):
 
 
 @dataclass(frozen=True, repr=False)
-class GroupLasso(_Single):
+class GroupLasso(_SingleRegularizer):
     """weight * sum of ||group||_2 over the rows or columns of each named matrix (the l2,1 norm).
 
     The weight of a `Linear` has its outputs in rows and its inputs in columns, so that

@@ -78,7 +78,7 @@ def reproduce(
             Interrupts() as interrupts,
             Bars(show=not (quiet or as_json), after_each=interrupts.check) as bars,
         ):
-            made = carry_out(chosen, out, engine=engine, watch=bars)
+            reproduction = carry_out(chosen, out, engine=engine, watch=bars)
     except KeyboardInterrupt:
         if leads():
             left = make_plan(chosen, out, engine)
@@ -88,10 +88,10 @@ def reproduce(
                 err=True,
             )
         raise typer.Exit(130) from None
-    if made is None:  # another process of torchrun speaks
+    if reproduction is None:  # another process of torchrun speaks
         return
-    _show(made, what, quiet, as_json)
-    if made.failures:
+    _show(reproduction, what, quiet, as_json)
+    if reproduction.failures:
         raise typer.Exit(1)
 
 
@@ -124,31 +124,33 @@ def _duration(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-def _show(made: Reproduction, what: str, quiet: bool, as_json: bool) -> None:
-    outcome = made.outcome
+def _show(reproduction: Reproduction, what: str, quiet: bool, as_json: bool) -> None:
+    outcome = reproduction.outcome
     if as_json:
         summary: dict[str, Any] = {
             "what": what,
             "cells": len(outcome.records),
             "made_now": outcome.made,
-            "failures": made.failures,
-            "scores": [vars(score) for score in made.written.scores],
-            "files": [str(path) for path in made.files],
-            "report": str(made.files[-1]),
+            "failures": reproduction.failures,
+            "scores": [vars(score) for score in reproduction.written.scores],
+            "files": [str(path) for path in reproduction.files],
+            "report": str(reproduction.files[-1]),
         }
         console.print_json(json.dumps(summary))
         return
-    for name, sentence in made.failures.items():
+    for name, sentence in reproduction.failures.items():
         typer.echo(f"failed: {name}: {sentence}", err=True)
     if quiet:
         return
-    for table in made.written.tables:
+    for table in reproduction.written.tables:
         if table.rows:
             show_table(table)
     say(f"{len(outcome.records)} cells, {outcome.made} of them run now.")
-    for score in () if made.written.tables else made.written.scores:  # tables say it themselves
+    for score in (
+        () if reproduction.written.tables else reproduction.written.scores
+    ):  # tables say it themselves
         say(f"{score}.")
-    *others, report = made.files
+    *others, report = reproduction.files
     for path in others:
         say(f"{path}")
     say(f"Report: {report}")

@@ -50,10 +50,10 @@ class Part:
                 for start, period, size in zip(phase, self.period, self.frame[1:], strict=True)
             ]
             sides: list[int] = []
-            room = most
+            places_left = most
             for reach in reversed(grid):
-                sides.insert(0, max(1, min(reach.count, room)))
-                room //= sides[0]
+                sides.insert(0, max(1, min(reach.count, places_left)))
+                places_left //= sides[0]
             firsts = (range(0, r.count, side) for r, side in zip(grid, sides, strict=True))
             for corner in product(*firsts):
                 yield tuple(

@@ -86,21 +86,21 @@ class Windowed:
     def dense(self) -> Dense:
         """The same with all its zeros."""
         dims = len(self.reaches)
-        room = [
+        padding = [
             (max(0, -r.start), max(0, r.start + r.span - size))
             for r, size in zip(self.reaches, self.positions, strict=True)
         ]
-        padded = [a + size + b for (a, b), size in zip(room, self.positions, strict=True)]
+        padded = [a + size + b for (a, b), size in zip(padding, self.positions, strict=True)]
         lead, channels = self.values.shape[: 2 + dims], self.values.shape[-1]
         full = self.values.new_zeros(*lead, *padded, channels)
         strides = list(full.stride())
         offset = 0
         for n, reach in enumerate(self.reaches):
             # The next output along an axis writes into its own map, one step further.
-            offset += (room[n][0] + reach.start) * strides[2 + dims + n]
+            offset += (padding[n][0] + reach.start) * strides[2 + dims + n]
             strides[1 + n] += reach.step * strides[2 + dims + n]
         full.as_strided(self.values.shape, strides, offset).copy_(self.values)
-        for n, ((before, _), size) in enumerate(zip(room, self.positions, strict=True)):
+        for n, ((before, _), size) in enumerate(zip(padding, self.positions, strict=True)):
             full = full.narrow(2 + dims + n, before, size)
         return Dense(full.movedim(-1, 2 + dims).flatten(1, dims))
 

@@ -58,7 +58,7 @@ def survey(blueprint: Blueprint, part: Part, like: Tensor) -> Workspace:
 
 
 @dataclass
-class _State:
+class _Sensitivity:
     """The sizes of a sensitivity on its way back, for one channel of one output position."""
 
     window: list[int]
@@ -89,7 +89,7 @@ class _Survey:
             needs.per_row += (part.outputs * width + width * size) * self.item
             needs.per_row += part.outputs * max(self.blueprint.parameters.values()) * self.item
         channels = part.frame[0]
-        state = _State([1] * (len(part.frame) - 1), everywhere(part.frame[1:]), part.frame)
+        state = _Sensitivity([1] * (len(part.frame) - 1), everywhere(part.frame[1:]), part.frame)
         most = 0
         for number in reversed(range(part.low, part.last + 1)):
             if number in self.blueprint.convolutions:
@@ -107,7 +107,7 @@ class _Survey:
         needs.per_output = max(needs.per_output, most * channels * self.item)
         return needs
 
-    def _convolution(self, number: int, turn: int, state: _State, needs: Workspace) -> int:
+    def _convolution(self, number: int, turn: int, state: _Sensitivity, needs: Workspace) -> int:
         """The most numbers that one output holds while it passes a convolution."""
         conv = self.blueprint.convolutions[number]
         taps = conv.channels_in * prod(conv.kernel)
