@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import Dataset
 
-from proxlin import Lasso, NonNegative, Problem, Ridge
+from proxlin import Lasso, NonNegative, Problem, Ridge, minimize
 from proxlin.errors import InvalidInputError, UnsupportedModuleError
 
 
@@ -141,7 +141,6 @@ class MixesRows(nn.Linear):
         (lambda x: Problem(nn.Linear(3, 3), x[:0]), "at least one row"),
         (lambda x: Problem(nn.Linear(3, 3), (x, x[:2])), "same number of rows"),
         (lambda x: Problem(nn.Linear(3, 3), x / 0), "NaN or infinite"),
-        (lambda x: Problem(nn.Linear(3, 3), x.numpy()), "torch.as_tensor"),
         (lambda x: Problem(nn.Linear(3, 3), x.double()), "the module's type torch.float32"),
         (lambda x: Problem(nn.Linear(3, 2), x), "shape of its target"),
         (lambda x: Problem(nn.Linear(3, 3), (x, x, x)), "needs residual="),
@@ -198,7 +197,35 @@ def test_fixed_batch_normalisation_is_a_map_of_each_row():
     assert problem.objective(problem.theta()) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_loader_is_refused_with_its_dataset_named():
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself
+@pytest.mark.parametrize("in_place", [True, False])
+def test_compiled_parts_of_a_module_are_called_as_they_were(in_place):
     net, x, y = regression()
-    with pytest.raises(InvalidInputError, match=r"loader\.dataset"):
-        Problem(net, DataLoader(TensorDataset(x, y)))
+    part = nn.Sequential(nn.Linear(2, 2), nn.Tanh()).double()
+    if in_place:
+        part.compile()
+        compiled = part
+    else:
+        compiled = torch.compile(part)
+    module = nn.Sequential(net, compiled)
+    expected = float((part[1](part[0](net(x))) - y).detach().abs().sum(1).mean())
+    problem = Problem(module, (x, y))
+    assert problem.objective(problem.theta()) == pytest.approx(expected, rel=1e-12)
+    result = minimize(problem, max_iter=10)
+    assert result.objective < expected
+    assert problem.objective(problem.theta()) == pytest.approx(result.objective)
+
+
+def test_tied_parameters_count_once_and_stay_tied():
+    _, x, _ = regression()
+    net = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)).double()
+    net[1].weight = net[0].weight
+    problem = Problem(net, x, "mse")
+    assert problem.layout.names == ("0.weight",)
+    theta = problem.theta()
+    _, gradient = problem.value_and_gradient(theta, (x,))
+    net.zero_grad()
+    (net(x) - x).square().sum(1).mean().backward()
+    torch.testing.assert_close(gradient, net[0].weight.grad.flatten())
+    assert minimize(problem, max_iter=100).objective < 1e-6
+    assert net[1].weight is net[0].weight

@@ -120,4 +120,5 @@ def _begin(
 
 
 def _sub_gradient(problem: Problem, state: FirstOrderState) -> Tensor:
-    return problem.value_and_gradient(state.theta, problem.take(state.batches.next()))[1]
+    with problem.dropping(state.batches.generator):
+        return problem.value_and_gradient(state.theta, problem.take(state.batches.next()))[1]

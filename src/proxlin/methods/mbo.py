@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proxlin._checks import check_count
-from proxlin.errors import InvalidInputError
+from proxlin.errors import InvalidInputError, UnsupportedModuleError
 from proxlin.methods.contract import Budget, Status, Step
 from proxlin.methods.search import Armijo
 from proxlin.methods.subproblem import SADM, Subgradient, SubproblemSolver
@@ -72,6 +72,11 @@ class MBO:
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> MBOState:
         """Begin at theta."""
+        if problem.noisy:
+            raise UnsupportedModuleError(
+                "MBO needs a module that gives the same output for the same input, and this one"
+                ' drops at random in train mode. Call its .eval(), or use method="probed".'
+            )
         ConvexModel(problem, theta, self.metric)  # refuses a loss without a convex model at once
         return MBOState(theta, problem.objective(theta), generator)
 

@@ -13,7 +13,7 @@ from proxlin.errors import InvalidInputError
 from proxlin.linearize.differentiable import Footprint
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent, RowLoss
-from proxlin.problem.parallel import Communicator, Serial
+from proxlin.problem.parallel import Communicator, communicator
 from proxlin.problem.rows import Batch
 from proxlin.problem.shards import LocalBatch
 from proxlin.terms import Constraint, Penalty, Regularizer
@@ -26,7 +26,8 @@ class ClosureProblem(Problem):
     """(1/B) sum_i ||r_i||_p + g(theta), r the rows that a closure returns for its present batch.
 
     A batch is the numbers of its rows: the closure alone knows what they are rows of. It is called
-    once for each new batch, and again at another theta where a step is checked.
+    once for each new batch, and again at another theta where a step is checked. Of several
+    processes each has a closure with rows of its own, and their batches together are one.
     """
 
     def __init__(
@@ -44,9 +45,13 @@ class ClosureProblem(Problem):
         self.penalty = Penalty(self.layout, regularizer, constraint)
         self.network = _Anonymous()
         self.affine_in_output = False
+        self.noisy = False  # what the closure drops at random is its own business
+        self.undivided = True  # a part of the batch would cost as much as all of its graph
         # The graph is the closure's own: it is kept whole, whatever it holds.
         key = ("footprint", self.dtype, (torch.Size([]), torch.long))
         self.cache: dict[Hashable, Any] = {key: Footprint(bytes_per_row=1, custom=True)}
+        self.processes = communicator()
+        self.n_outputs = 0  # of the rows taken last
         self.closure: Closure | None = None
         self.batch_loss = math.nan  # of the batch taken last, before its step
         self._rows = torch.empty(0)  # (B, N) with their graph
@@ -58,9 +63,14 @@ class ClosureProblem(Problem):
         return 2
 
     @property
+    def streamed(self) -> bool:
+        """Rows come by."""
+        return True
+
+    @property
     def communicator(self) -> Communicator:
-        """This process alone."""
-        return Serial()
+        """The processes that step together."""
+        return self.processes
 
     def theta(self) -> Tensor:
         """A flat copy of the parameters."""
@@ -83,9 +93,25 @@ class ClosureProblem(Problem):
                 "the closure must return rows that depend on the parameters; got rows without a"
                 " gradient. Call the module inside it, without torch.no_grad()."
             )
-        self.batch_loss = float(self.loss(self._rows.detach()).mean())
-        count = len(self._rows)
-        return LocalBatch((torch.arange(count, device=self.device),), count)
+        count, self.n_outputs = self._rows.shape
+        batch = self._together(torch.arange(count, device=self.device))
+        losses = self.loss(self._rows.detach()).sum(dtype=torch.float64)
+        self.batch_loss = float(self.processes.sum(losses)) / batch.n_rows
+        return batch
+
+    def _together(self, numbers: Tensor) -> LocalBatch:
+        """Our rows in the batch of all processes: in turn where all have as many as we."""
+        group, own = self.processes, len(numbers)
+        if group.size == 1:
+            return LocalBatch((numbers,), own)
+        counts = torch.zeros(group.size, dtype=torch.float64)
+        counts[group.rank] = own
+        each = [int(count) for count in group.sum(counts)]
+        first, step = sum(each[: group.rank]), 1
+        if len(set(each)) == 1:
+            first, step = group.rank, group.size
+        places = first + step * torch.arange(own)
+        return LocalBatch((numbers,), sum(each), places, group)
 
     def residual(self, theta: Tensor, batch: Batch) -> Tensor:
         """The rows of the present batch at theta; differentiable once where they were taken."""
@@ -103,7 +129,7 @@ class ClosureProblem(Problem):
         """The mean change of the loss of the batch, whose rows had `losses` before."""
         with torch.no_grad():
             changes = self.losses(after, batch.tensors).double() - losses.double()
-        return float(changes.mean())
+        return float(self.processes.sum(changes.sum())) / batch.n_rows
 
     def pull(self, cotangent: Tensor) -> Tensor:
         """sum_i J_i^T u_i of the present batch, (d,)."""

@@ -27,6 +27,10 @@ class Probed(torch.optim.Optimizer):
     the same batch, where the step is checked. There is no learning rate, `zero_grad` and
     `backward` are not needed, and clipping is not either.
 
+    Under torchrun, or where torch.distributed is set up, all processes step together: each closure
+    returns rows of its own, sums go over all of them, the parameters of rank 0 are the start, and
+    the parameters stay alike to the bit. Do not wrap the module in DistributedDataParallel.
+
     Parameters
     ----------
     params
@@ -80,7 +84,8 @@ class Probed(torch.optim.Optimizer):
             None if total_steps is None else check_count("Probed(total_steps=...)", total_steps),
         )
         self._generator = torch.Generator().manual_seed(check_count("Probed(seed=...)", seed, 0))
-        self._problem.assign(self._problem.penalty.project(self._problem.theta()))
+        start = self._problem.processes.broadcast(self._problem.theta())
+        self._problem.assign(self._problem.penalty.project(start))
         self._memory = self._begin()
 
     def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -13,6 +14,7 @@ from torch.func import functional_call
 
 from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError
+from proxlin.problem.batch_form import Form, with_tensors
 from proxlin.problem.loss import Exponent, Pinball, RowLoss, check_pinball, loss_change
 from proxlin.problem.parallel import Communicator, communicator
 from proxlin.problem.residual import (
@@ -20,12 +22,15 @@ from proxlin.problem.residual import (
     ResidualModule,
     check_residual,
     difference,
+    evaluated_copy,
     read_parameters,
     unwrapped,
 )
-from proxlin.problem.rows import Batch, Rows, as_rows, evenly_spread
+from proxlin.problem.rows import Batch, Rows, evenly_spread
 from proxlin.problem.scales import median
-from proxlin.problem.shards import Everywhere, LocalBatch, Shards, own_rows
+from proxlin.problem.shards import LocalBatch, Shards, own_rows
+from proxlin.problem.row_stream import shards_of
+from proxlin.problem.train_mode import TrainMode
 from proxlin.terms import Constraint, Penalty, Regularizer
 
 _RESOLUTION = 1e-5  # of the median loss: smaller changes of a row need not be seen
@@ -40,17 +45,23 @@ class Problem:
     ----------
     module
         Any torch module; theta are its parameters that require a gradient. It is left alone until
-        `minimize` writes the best parameters into it.
+        `minimize` writes the best parameters into it. The objective is that of eval mode; what a
+        module in train mode drops at random is dropped in the steps of `"probed"`, `"sgd"` and
+        `"adam"`.
     data
-        A tensor, a tuple of tensors (rows first), a map-style torch Dataset, or arrays of
-        `np.load(path, mmap_mode="r")`, whose rows are read from the file as they are needed.
+        Tensors or numpy arrays, rows first: one, a tuple, or a dictionary of them; a torch Dataset
+        or DataLoader; or arrays of `np.load(path, mmap_mode="r")`, whose rows are read from the
+        file as they are needed. Of a loader that visits each row once the data set counts: batches
+        are drawn by the method. Other loaders and iterable data sets are streams: steps take the
+        rows as they come, and the objective is that of the first 4,096.
     p
         A number >= 1, `inf`, or `"mse"` for the squared Euclidean norm.
     loss
         `Pinball(tau)` in the place of the norm, for quantiles.
     residual
         `residual(module, *batch)` returns one row of numbers for each sample. By default
-        `module(x) - x` for one tensor and `module(x) - y` for two.
+        `module(x) - x` for one tensor and `module(x) - y` for two; x may be a tuple or dictionary
+        of inputs, `module(*x)` or `module(**x)`.
     regularizer, constraint
         Parts of `proxlin.terms`: g and C.
 
@@ -78,19 +89,23 @@ class Problem:
         self.loss: RowLoss | Pinball = RowLoss(p) if loss is None else check_pinball(loss)
         module = unwrapped(module)
         self.module = module
-        self.shards: Shards = (
-            data if isinstance(data, Shards) else Everywhere(as_rows(data), communicator())
-        )
         self.layout, self.dtype, self.device = read_parameters(module)
+        if not isinstance(data, Shards):
+            data = shards_of(with_tensors(data, self.dtype), communicator())
+        self.shards: Shards = data
         self.penalty = Penalty(self.layout, regularizer, constraint)
-        # The copy is what is evaluated, always in eval mode: the caller's module keeps its mode
-        # and its parameters until a run is over.
-        self.network = copy.deepcopy(module).eval().requires_grad_(False)
+        # The copy is what is evaluated, in eval mode: the caller's module keeps its mode and its
+        # parameters until a run is over.
+        self.network = evaluated_copy(module)
         self.affine_in_output = residual is None
         self.cache: dict[Hashable, Any] = {}  # of linearisations, from batch to batch
-        self._residual = ResidualModule(self.network, residual or difference)
         self.example = _example(self.shards)
+        self._residual = ResidualModule(self.network, residual or difference, _form(self.shards))
+        self.train_mode = TrainMode(module, self.network, self.device)
         self.n_outputs = check_residual(self.residual, self.theta(), self.example)
+        # Whether the module, in the mode in which it was given, drops at random.
+        self.noisy = self.train_mode.draws(lambda: self.residual(self.theta(), self.example))
+        self.undivided = self.noisy  # rows of a batch are to be linearised together
         self._wide: nn.Module | None = None  # the residual in float64, once a row needs it
         self._latest: tuple[Tensor, float] | None = None  # the point evaluated last, its objective
         self.chunk_rows = (
@@ -115,9 +130,10 @@ class Problem:
         All processes call it at the same time. The shards may differ in size; a process without
         rows gives None or no rows. Row numbers run through the ranks: first all rows of rank 0.
         """
+        dtype = read_parameters(unwrapped(module))[1]
         return cls(
             module,
-            own_rows(data, communicator()),
+            own_rows(with_tensors(data, dtype), communicator()),
             p,
             loss=loss,
             residual=residual,
@@ -144,6 +160,11 @@ class Problem:
         return self.shards.rows
 
     @property
+    def streamed(self) -> bool:
+        """Whether batches are rows that come by, of which only a sample is held."""
+        return self.shards.streamed
+
+    @property
     def communicator(self) -> Communicator:
         """The processes that work on this problem."""
         return self.shards.communicator
@@ -165,8 +186,19 @@ class Problem:
     def residual(self, theta: Tensor, batch: Batch) -> Tensor:
         """F(theta; x) for each row of the batch, (B, N); differentiable in theta."""
         values = {f"module.{name}": t for name, t in self.layout.split(theta).items()}
-        residual: Tensor = functional_call(self._residual, values, batch)
+        with nullcontext() if self.train_mode.seed is None else self.train_mode.applied():
+            residual: Tensor = functional_call(self._residual, values, batch)
         return residual
+
+    @contextmanager
+    def dropping(self, generator: torch.Generator) -> Iterator[None]:
+        """Inside, what the module drops at random is dropped, the same in all calls for a batch."""
+        if not self.noisy:
+            yield
+            return
+        seed = int(torch.randint(2**62, (), generator=generator))
+        with self.train_mode.drawn(seed + self.communicator.rank):
+            yield
 
     def losses(self, theta: Tensor, batch: Batch) -> Tensor:
         """||F(theta; x_i)||_p of each row of the batch, (B,)."""
@@ -208,7 +240,11 @@ class Problem:
 
     def _wide_residual(self, theta: Tensor, batch: Batch, chosen: Tensor) -> Tensor | None:
         """The residual of the chosen rows in float64; None if there is none that is finer."""
-        if self.dtype == torch.float64 or not bool(chosen.any()):
+        if (
+            self.dtype == torch.float64
+            or self.train_mode.seed is not None
+            or not bool(chosen.any())
+        ):
             return None
         if self._wide is None:
             self._wide = copy.deepcopy(self._residual).double()
@@ -281,11 +317,12 @@ class Problem:
 
     def with_data(self, data: Any) -> Problem:
         """The same problem on other rows, spread as those of this one; both share the module."""
-        return self._on(self.shards.replaced(data))
+        return self._on(self.shards.replaced(with_tensors(data, self.dtype)))
 
     def _on(self, shards: Shards) -> Problem:
         other = copy.copy(self)
         other.shards, other.example, other._latest = shards, _example(shards), None
+        other._residual = ResidualModule(self.network, self._residual.rule, _form(shards))
         outputs = check_residual(other.residual, other.theta(), other.example)
         if outputs != self.n_outputs:
             raise InvalidInputError(
@@ -341,6 +378,14 @@ def _example(shards: Shards) -> Batch:
     batches = shards.communicator.each(own)
     elsewhere: Batch = next(batch for batch in batches if batch is not None)
     return own or elsewhere
+
+
+def _form(shards: Shards) -> Form:
+    """The form of the batches, also on a process that has no rows."""
+    own = None if shards.rows is None else shards.rows.form
+    if shards.communicator.size == 1:
+        return own
+    return next((form for form in shards.communicator.each(own) if form is not None), None)
 
 
 def _default_chunk(problem: Problem) -> int:

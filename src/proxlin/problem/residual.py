@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from proxlin.errors import InvalidInputError, UnsupportedModuleError
+from proxlin.problem.batch_form import Form, rebuilt
 from proxlin.problem.rows import Batch
 from proxlin.terms.layout import Layout
 
@@ -17,24 +20,38 @@ Residual = Callable[..., Tensor]  # residual(module, *batch) -> (B, N)
 class ResidualModule(nn.Module):
     """The residual as a module, so that its parameters can be replaced in a call."""
 
-    def __init__(self, module: nn.Module, rule: Residual) -> None:
+    def __init__(self, module: nn.Module, rule: Residual, form: Form = None) -> None:
         super().__init__()
         self.module = module
         self.rule = rule
+        self.form = form  # of the batch that the rule is called with; None: a tuple
 
     def forward(self, *batch: Tensor) -> Tensor:
         """One row of numbers for each sample."""
-        return self.rule(self.module, *batch)
+        if self.form is None:
+            return self.rule(self.module, *batch)
+        arguments = rebuilt(self.form, batch)
+        return self.rule(
+            self.module, *(arguments if isinstance(arguments, tuple) else (arguments,))
+        )
 
 
-def difference(module: nn.Module, x: Tensor, *target: Tensor) -> Tensor:
-    """Module(x) - x for one tensor, module(x) - y for two."""
+def difference(module: nn.Module, x: Any, *target: Tensor) -> Tensor:
+    """Module(x) - x for one tensor, module(x) - y for two; x may hold several inputs."""
     if len(target) > 1:
         raise InvalidInputError(
-            f"data of {1 + len(target)} tensors needs residual=...; without it give one or two."
+            f"data of {1 + len(target)} parts needs residual=...; without it give one or two."
         )
-    output = module(x)
     y = target[0] if target else x
+    if not isinstance(y, Tensor):
+        raise InvalidInputError(
+            f"data without a tensor as target needs residual=...; got {type(y).__name__}."
+            " Give (inputs, y), or residual(module, batch)."
+        )
+    if isinstance(x, Tensor):
+        output = module(x)
+    else:
+        output = module(**x) if isinstance(x, dict) else module(*x)
     y = y.unsqueeze(1) if y.ndim == 1 and output.ndim == 2 else y
     if output.shape != y.shape:
         raise InvalidInputError(
@@ -49,6 +66,17 @@ def unwrapped(module: nn.Module) -> nn.Module:
     """The module that `torch.compile` was given: its graphs allow neither J d nor two passes."""
     inner: nn.Module = getattr(module, "_orig_mod", module)
     return inner
+
+
+def evaluated_copy(module: nn.Module) -> nn.Module:
+    """A copy in eval mode without gradients of its own, none of its parts compiled."""
+    network = copy.deepcopy(module).eval().requires_grad_(False)
+    for part in network.modules():
+        part._compiled_call_impl = None
+        inner = unwrapped(part)
+        if inner is not part:
+            part.forward = inner.__call__
+    return network
 
 
 def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:

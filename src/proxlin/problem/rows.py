@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import Dataset, TensorDataset, default_collate
 
 from proxlin._checks import check_finite
 from proxlin.errors import InvalidInputError
+from proxlin.problem.batch_form import Form, flattened
 from proxlin.problem.file_rows import FileRows
 
 Batch = tuple[Tensor, ...]
@@ -22,6 +23,11 @@ _MOST_ORDERED = 2**26  # rows whose order is kept, 8 bytes each
 
 class Rows(Protocol):
     """A table of rows that can be taken by index; `len(rows)` is their number."""
+
+    @property
+    def form(self) -> Form:
+        """Of a batch, as the caller gave it; None: a tuple. Known once rows were taken."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -33,8 +39,9 @@ class Rows(Protocol):
 class TensorRows:
     """Rows of one or several tensors that share their first dimension."""
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Sequence[Tensor], form: Form = None) -> None:
         self.tensors = tuple(tensors)
+        self.form = form
         lengths = {tensor.shape[0] if tensor.ndim else 0 for tensor in self.tensors}
         if len(lengths) != 1:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors)
@@ -57,8 +64,12 @@ class TensorRows:
 class DatasetRows:
     """Rows of a map-style torch Dataset, read when they are taken."""
 
-    def __init__(self, dataset: Dataset[Any]) -> None:
+    def __init__(
+        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any] = default_collate
+    ) -> None:
         self.dataset = dataset
+        self.collate = collate
+        self.form: Form = None
         if len(self) == 0:
             raise InvalidInputError("data must hold at least one row; got an empty Dataset.")
 
@@ -70,19 +81,13 @@ class DatasetRows:
         numbers = range(len(self))[index] if isinstance(index, slice) else index.tolist()
         samples = [self.dataset[number] for number in numbers]
         try:
-            stacked = default_collate(samples)
+            stacked = self.collate(samples)
         except (RuntimeError, TypeError) as cause:
             raise InvalidInputError(
                 "every row of the Dataset must have the same shape so that rows can be stacked;"
                 f" got: {cause}."
             ) from cause
-        batch = tuple(stacked) if isinstance(stacked, tuple | list) else (stacked,)
-        strange = [type(part).__name__ for part in batch if not isinstance(part, Tensor)]
-        if strange:
-            raise InvalidInputError(
-                "every row of the Dataset must be a tensor or a tuple of tensors;"
-                f" got {strange[0]}. Return (x, y) from its __getitem__."
-            )
+        batch, self.form = flattened(stacked)
         for position, tensor in enumerate(batch):
             check_finite(f"data[{position}]", tensor)
         return batch
@@ -90,6 +95,8 @@ class DatasetRows:
 
 class MappedRows:
     """Rows of one or several files that share their number, read and checked when taken."""
+
+    form: Form = None
 
     def __init__(self, arrays: Sequence[np.memmap[Any, Any]]) -> None:
         self.files = tuple(FileRows(array) for array in arrays)
@@ -119,6 +126,11 @@ class RowSubset:
     def __init__(self, rows: Rows, index: Tensor) -> None:
         self.rows, self.index = rows, index
 
+    @property
+    def form(self) -> Form:
+        """That of the others."""
+        return self.rows.form
+
     def __len__(self) -> int:
         return len(self.index)
 
@@ -130,7 +142,7 @@ class RowSubset:
 def subset(rows: Rows, index: Tensor) -> Rows:
     """The rows of `index` alone; those in memory are copied once, others read when needed."""
     if isinstance(rows, TensorRows):
-        return TensorRows(rows.take(index))
+        return TensorRows(rows.take(index), rows.form)
     return RowSubset(rows, index)
 
 
@@ -141,20 +153,15 @@ def as_rows(data: Any) -> Rows:
         if any(array.mode == "c" for array in arrays):  # edits are in memory, not in the file
             return TensorRows(tuple(torch.from_numpy(np.asarray(array)) for array in arrays))
         return MappedRows(arrays)
-    if isinstance(data, Tensor):
-        return TensorRows((data,))
-    if isinstance(data, tuple | list) and data and all(isinstance(t, Tensor) for t in data):
-        return TensorRows(data)
+    if type(data) is TensorDataset:
+        return TensorRows(data.tensors)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and isinstance(data, Dataset):
         return DatasetRows(data)
-    if isinstance(data, DataLoader):
-        raise InvalidInputError(
-            "data must be rows that can be taken by number; got a DataLoader. Pass loader.dataset,"
-            " for batches are drawn by the method, or step through it with proxlin.optim.Probed."
-        )
+    if isinstance(data, Tensor) or (isinstance(data, tuple | list | dict) and data):
+        return TensorRows(*flattened(data))
     raise InvalidInputError(
-        "data must be a tensor, a tuple of tensors (rows first), arrays mapped from files or a"
-        f" map-style torch Dataset; got {type(data).__name__}. Convert arrays with torch.as_tensor."
+        "data must be a tensor, a tuple of tensors (rows first) or a dictionary of them, arrays"
+        f" mapped from files, a torch Dataset or a DataLoader; got {type(data).__name__}."
     )
 
 

@@ -89,6 +89,7 @@ class Shards(ABC):
     n_rows: int  # over all processes
     own: slice  # our rows in a pass over all, as numbers of `rows`
     most: int  # rows that any process has in such a pass
+    streamed = False  # batches are rows that come by, of which only a sample is held
 
     def take(self, index: Tensor | slice) -> LocalBatch:
         """Our rows of the batch with these row numbers."""

@@ -66,6 +66,11 @@ def set_aside(problem: Problem, held_out: Any, seed: int) -> tuple[Problem, Held
         )
     if isinstance(held_out, float):
         check_open_interval("held_out", held_out, 0, 1)
+        if problem.streamed:
+            raise InvalidInputError(
+                f"held_out={held_out!r} needs rows that can be numbered; got a stream. Give rows of"
+                " their own."
+            )
         if problem.n_rows < _FEWEST:
             raise InvalidInputError(
                 f"held_out={held_out!r} needs {_FEWEST} rows to divide; got {problem.n_rows}."

@@ -171,6 +171,9 @@ class MethodRun(Loop):
         start = self.start
         if not torch.equal(theta, start) and bool(torch.isfinite(start).all()):
             self.remark("The start point was outside the constraint and has been projected on it.")
+        if self.problem.streamed:
+            rows = self.problem.n_rows
+            self.remark(f"The data are a stream: the objective is that of its first {rows:,} rows.")
         limit = self.budget.max_seconds
         chunk = next(self.problem.chunks(), self.problem.example)
         with torch.no_grad():

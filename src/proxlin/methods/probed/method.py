@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from proxlin.methods.contract import Budget, Step
 from proxlin.methods.curvature import AveragedCurvature, DenseCurvature, curvature_for
 from proxlin.methods.probed.batch_probe import HALVES, BatchProbe, probe_batch
 from proxlin.methods.probed.batch_size import GradientNoise, fitting_batch_size, gradient_noise
+from proxlin.methods.probed.collapse import RESTARTED, CollapseWatch
 from proxlin.methods.probed.newton import Bounds, newton_step, proximal_step
 from proxlin.methods.probed.trust_region import TrustRegion, exact_region
 from proxlin.problem import Problem
@@ -51,6 +52,9 @@ class ProbedState:
     dual: Tensor  # (d,) scaled multiplier of the proximal step, kept from step to step
     average: Tensor | None  # (d,) running average of the latest points, where it keeps its zeros
     good: Tensor  # (d,) the point to return to after a bad stretch
+    start: Tensor  # (d,) where the run began
+    watch: CollapseWatch = field(default_factory=CollapseWatch)
+    restarts: int = 0  # so far
     good_loss: float = math.inf  # `loss` when `good` was kept
     gradient_weight: float = 0.0
     floor: float = 1e-2  # |r| below this part of its scale counts as that
@@ -95,6 +99,7 @@ class Probed:
     window: int = 300  # steps whose probes the curvature averages over in the long run
     floor: float = 1e-2  # |r| below this part of its scale is rounded off; it falls with the budget
     renewal: int = 5  # steps from one factorisation, and one check of the prediction, to the next
+    restarts: int = 3  # at most, from the start point, where the output became a constant
     measures_stationarity: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +111,7 @@ class Probed:
         check_count("Probed(window=...)", self.window)
         check_positive("Probed(floor=...)", self.floor)
         check_count("Probed(renewal=...)", self.renewal)
+        check_count("Probed(restarts=...)", self.restarts, minimum=0)
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> ProbedState:
         """Begin at theta; the curvature is probed in the first step, which knows the budget."""
@@ -114,7 +120,7 @@ class Probed:
         fixed = self.batch_size is not None or size >= problem.n_rows
         size = min(size, problem.n_rows)
         exact = problem.penalty.is_quadratic or problem.penalty.box is not None
-        whole = exact and size == problem.n_rows
+        whole = exact and size == problem.n_rows and not (problem.noisy or problem.streamed)
         return ProbedState(
             theta=theta,
             batches=Shuffler(problem.n_rows, size, generator),
@@ -129,6 +135,7 @@ class Probed:
             # A mean of sparse points is not sparse, so with a non-smooth g there is none.
             average=theta.clone() if problem.penalty.rest.regularizer is None else None,
             good=theta.clone(),
+            start=theta.clone(),
         )
 
     def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
@@ -143,6 +150,23 @@ class Probed:
 
     def step(self, problem: Problem, state: ProbedState, budget: Budget) -> Step:
         """One batch: its sub-gradient and its probes, then one damped Newton step."""
+        with problem.dropping(state.generator):
+            self._advance(problem, state, budget)
+        if state.restarts < self.restarts and state.watch.collapsed(
+            problem, state.theta, state.steps
+        ):
+            self._restart(problem, state)
+            return Step(remarks=(RESTARTED,))
+        return Step()
+
+    def _restart(self, problem: Problem, state: ProbedState) -> None:
+        """Begin anew from the start point with what the generator draws next."""
+        fresh = self.init(problem, state.start, state.generator)
+        fresh.restarts = state.restarts + 1
+        for name in (item.name for item in fields(state)):
+            setattr(state, name, getattr(fresh, name))
+
+    def _advance(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         state.floor = self._floor(budget, state.whole)
         if not state.probes:
             self.prepare(problem, state, budget)
@@ -155,7 +179,7 @@ class Probed:
         batch = self._next_batch(problem, state)
         probe = self._probe(problem, state, batch, probing=probing)
         if not self._healthy(state, probe.mean_loss):
-            return Step()
+            return
         state.steps += 1
         if renewing:
             self._absorb(state)
@@ -186,7 +210,6 @@ class Probed:
                 state.theta = before
         if state.average is not None:
             state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
-        return Step()
 
     def candidates(self, state: ProbedState) -> list[Tensor]:
         """The present point and the average of the latest ones."""
@@ -201,7 +224,7 @@ class Probed:
         self, problem: Problem, state: ProbedState, batch: LocalBatch, *, probing: bool = True
     ) -> BatchProbe:
         """Take the batch's loss and sub-gradient into the averages, and keep its probes."""
-        whole = state.whole or not probing
+        whole = state.whole or problem.undivided or not probing
         probe = probe_batch(
             problem, state.theta, batch, state.floor, state.generator,
             parts=1 if whole else state.parts,

@@ -1,0 +1,60 @@
+"""Whether a net has fallen to an output that is the same for every row, and learns no more.
+
+At p near 1 such an output is a local minimum that draws every method on mostly dark images: units
+that are dead give no slope to come back by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxlin.problem import Problem
+from proxlin.problem.rows import evenly_spread
+
+RESTARTED = (
+    "The output had become the same for every row, so the run began anew from its start point with"
+    " other batches."
+)
+_ROWS = 64
+_CONSTANT = 0.01  # of the spread of the targets, below which outputs count as alike
+_GROWS = 1.5  # times its last spread: an output that grows so is on its way
+_FIRST, _APART, _RARER = 20, 10, 1.25  # steps before the first look, between looks, later a quarter
+
+
+@dataclass
+class CollapseWatch:
+    """Looks at the spread of the output over rows, ever more rarely."""
+
+    next_look: int = _FIRST  # step
+    spread: float | None = None  # of the output at the last look, if it was too small
+
+    def collapsed(self, problem: Problem, theta: Tensor, steps: int) -> bool:
+        """Whether two looks in a row, the second of them now, saw an output that stays constant."""
+        if steps < self.next_look or not problem.affine_in_output:
+            return False
+        self.next_look = max(steps + _APART, round(_RARER * steps))
+        output, target = spreads(problem, theta)
+        before, alike = self.spread, output <= _CONSTANT * target and target > 0
+        self.spread = output if alike else None
+        return alike and before is not None and output <= _GROWS * before
+
+
+def spreads(problem: Problem, theta: Tensor) -> tuple[float, float]:
+    """How far a typical row of the output, and of the target, lies from the median row.
+
+    Medians all the way: fewer than half of the rows cannot move them.
+    """
+    batch = problem.take(evenly_spread(problem.n_rows, _ROWS))
+    both = theta.new_empty(0, 2 * problem.n_outputs)
+    if batch.count:
+        target = batch.tensors[-1].flatten(1)
+        with torch.no_grad():
+            output = problem.residual(theta, batch.tensors) + target
+        both = torch.cat([output, target], dim=1)
+    everything = batch.gathered(both)
+    distances = (everything - everything.median(0).values).abs()
+    output, target = distances.chunk(2, dim=1)
+    return float(output.mean(1).median()), float(target.mean(1).median())
