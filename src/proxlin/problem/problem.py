@@ -26,10 +26,10 @@ from proxlin.problem.residual import (
     read_parameters,
     unwrapped,
 )
+from proxlin.problem.row_stream import shards_of
 from proxlin.problem.rows import Batch, Rows, evenly_spread
 from proxlin.problem.scales import median
 from proxlin.problem.shards import LocalBatch, Shards, own_rows
-from proxlin.problem.row_stream import shards_of
 from proxlin.problem.train_mode import TrainMode
 from proxlin.terms import Constraint, Penalty, Regularizer
 
