@@ -2,6 +2,7 @@
 
 from proxlin.estimators.autoencoder import RobustAutoencoder
 from proxlin.estimators.factorization import RobustFactorization
+from proxlin.estimators.imputer import RobustImputer
 from proxlin.estimators.nmf import RobustNMF
 from proxlin.estimators.outlier_detector import RobustOutlierDetector
 from proxlin.estimators.pca import RobustPCA
@@ -14,6 +15,7 @@ __all__ = [
     "RobustAutoencoder",
     "RobustFactorization",
     "RobustFeatureSelector",
+    "RobustImputer",
     "RobustNMF",
     "RobustOutlierDetector",
     "RobustPCA",
