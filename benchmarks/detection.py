@@ -5,8 +5,10 @@
 Every detector learns from the whole table, outliers included, and scores the same rows. Tables are
 the files `outliers/*.npz` (X, y) of the folder PROXLIN_DATA, such as those of ADBench; of longer
 ones, so many rows are drawn. Rivals see standardised columns and keep their defaults. A fit that
-fails or takes longer than `--limit` seconds counts like chance. Printed and saved: mean area under
-the ROC curve, average precision, mean rank by each, and processor seconds.
+fails or takes longer than `--limit` seconds counts like chance. Seeds are those of the detectors:
+one that does not draw anything is run once. Runs are saved one by one, and a call goes on where the
+last one ended; `--renew NAME` runs a detector again. Printed and saved: mean area under the ROC
+curve, average precision, mean rank by each, and processor seconds.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.runs import Runs, markdown
 from proxlin.estimators.outlier_detector import RobustOutlierDetector
 
 OURS = "RobustOutlierDetector"
@@ -38,7 +41,7 @@ RIVALS = {  # class in PyOD: (module, whether it takes a seed)
     "COPOD": ("copod", False),
     "KNN": ("knn", False),
     "LOF": ("lof", False),
-    "PCA": ("pca", True),
+    "PCA": ("pca", False),
     "MCD": ("mcd", True),
     "OCSVM": ("ocsvm", False),
     "AutoEncoder": ("auto_encoder", True),
@@ -46,15 +49,21 @@ RIVALS = {  # class in PyOD: (module, whether it takes a seed)
 }
 
 
-def tables(
-    folder: Path, rows: int, seed: int
-) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.intp]]]:
-    """(name, X, y) of each table, at most so many rows drawn by the seed."""
+def is_random(name: str) -> bool:
+    """Whether the seed of a detector matters; ours draws rows only beyond 10,000."""
+    return name in RIVALS and RIVALS[name][1]
+
+
+COLUMNS = ("rows", "table", "seed", "detector", "auc", "average_precision", "seconds", "note")
+
+
+def tables(folder: Path, rows: int) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.intp]]]:
+    """(name, X, y) of each table, at most so many rows, the same for everybody."""
     for path in sorted(folder.glob("*.npz")):
         with np.load(path, allow_pickle=False) as arrays:
             x, y = arrays["X"].astype(np.float64), arrays["y"].ravel().astype(np.intp)
         if len(x) > rows:
-            chosen = np.random.default_rng(seed).permutation(len(x))[:rows]
+            chosen = np.random.default_rng(0).permutation(len(x))[:rows]
             x, y = x[chosen], y[chosen]
         yield path.stem, x, y
 
@@ -88,14 +97,18 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def run(folder: Path, rows: int, seeds: int, detectors: list[str], limit: int) -> pd.DataFrame:
-    """One line for each table, seed and detector."""
-    lines = []
+def run(
+    folder: Path, runs: Runs, *, rows: int, seeds: int, detectors: list[str], limit: int
+) -> pd.DataFrame:
+    """One line for each table, seed and detector; those that are saved are not run again."""
     for seed in range(seeds):
-        for table, x, y in tables(folder, rows, seed):
+        wanted = [name for name in detectors if seed == 0 or is_random(name)]
+        for table, x, y in tables(folder, rows):
             if y.all() or not y.any():
                 continue
-            for name in detectors:
+            for name in wanted:
+                if (rows, table, seed, name) in runs:
+                    continue
                 started, note = time.process_time(), ""
                 try:
                     with time_limit(limit):
@@ -104,11 +117,10 @@ def run(folder: Path, rows: int, seeds: int, detectors: list[str], limit: int) -
                 except Exception as error:  # a rival's failure is a result, not our end
                     measured, note = (0.5, y.mean()), f"{type(error).__name__}: {error}"[:60]
                 seconds = time.process_time() - started
-                lines.append((table, seed, name, *measured, seconds, note))
-            best = sorted(lines[-len(detectors) :], key=lambda line: -line[3])[:3]
-            print(table, seed, [(line[2], round(line[3], 3)) for line in best], flush=True)
-    columns = ["table", "seed", "detector", "auc", "average_precision", "seconds", "note"]
-    return pd.DataFrame(lines, columns=columns)
+                runs.add(rows, table, seed, name, *measured, seconds, note)
+                print(table, seed, name, round(measured[0], 3), round(seconds, 1), note, flush=True)
+    chosen = runs.frame()
+    return chosen[(chosen["rows"] == rows) & chosen["detector"].isin(detectors)]
 
 
 def summary(runs: pd.DataFrame) -> pd.DataFrame:
@@ -132,13 +144,6 @@ def losses(runs: pd.DataFrame) -> pd.DataFrame:
     return frame[frame.best > frame.ours + 0.01]
 
 
-def markdown(frame: pd.DataFrame) -> str:
-    """The frame as a table in Markdown, three decimals."""
-    lines = [["detector", *frame.columns], ["---"] * (len(frame.columns) + 1)]
-    lines += [[str(name), *(f"{value:.3f}" for value in row)] for name, row in frame.iterrows()]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def main() -> None:
     """Run, print and save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -146,13 +151,22 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=int, default=600, help="seconds that a fit may take")
     parser.add_argument("--detectors", nargs="*", default=[OURS, *RIVALS])
+    parser.add_argument("--renew", nargs="*", default=[], help="detectors to run again")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     if "PROXLIN_DATA" not in os.environ:
         parser.error("set PROXLIN_DATA to a folder with outliers/*.npz (X, y)")
     folder = Path(os.environ["PROXLIN_DATA"]) / "outliers"
     warnings.filterwarnings("ignore")
-    runs = run(folder, arguments.rows, arguments.seeds, arguments.detectors, arguments.limit)
+    saved = Runs(arguments.out / "detection-runs.csv", COLUMNS, key=4, renew=arguments.renew)
+    runs = run(
+        folder,
+        saved,
+        rows=arguments.rows,
+        seeds=arguments.seeds,
+        detectors=arguments.detectors,
+        limit=arguments.limit,
+    )
     frame = summary(runs)
     print(frame.round(3).to_string())
     if len(arguments.detectors) > 1 and OURS in arguments.detectors:
@@ -160,10 +174,11 @@ def main() -> None:
     notes = runs[runs.note != ""][["table", "detector", "note"]].drop_duplicates()
     if len(notes):
         print(notes.to_string(index=False))
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    runs.to_csv(arguments.out / "detection-runs.csv", index=False)
     frame.to_csv(arguments.out / "detection.csv")
-    (arguments.out / "detection.md").write_text(markdown(frame))
+    head = (
+        f"At most {arguments.rows:,} rows; up to {arguments.seeds} seeds of random detectors.\n\n"
+    )
+    (arguments.out / "detection.md").write_text(head + markdown(frame, "detector"))
 
 
 if __name__ == "__main__":
