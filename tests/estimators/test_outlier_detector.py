@@ -51,13 +51,26 @@ def test_gaussian_rows_are_flagged_about_as_rarely_as_said(shape: tuple[int, int
     assert np.mean(shares) < 0.02
 
 
-@pytest.mark.parametrize(("count", "width"), [(40, 0.2), (100, 1.0)])
-def test_a_cluster_of_outliers_cannot_vouch_for_itself(count: int, width: float) -> None:
+@pytest.mark.parametrize("columns", [5, 20])
+@pytest.mark.parametrize(("count", "width"), [(40, 0.2), (100, 0.1), (100, 0.5), (100, 1.0)])
+def test_a_cluster_of_outliers_cannot_vouch_for_itself(
+    count: int, width: float, columns: int
+) -> None:
     rng = np.random.default_rng(4)
-    x = rng.normal(size=(500, 5))
+    x = rng.normal(size=(500, columns))
     bad = np.arange(500) < count
     x[bad] = 6 + width * x[bad]
     assert roc_auc_score(bad, RobustOutlierDetector().fit(x).outlier_scores_) > 0.95
+
+
+@pytest.mark.parametrize("share", [0.2, 0.33, 0.4])
+def test_auto_flags_most_outliers_up_to_two_fifths_of_the_rows(share: float) -> None:
+    x = np.random.default_rng(5).normal(size=(500, 8))
+    bad = np.arange(500) < share * 500
+    x[bad] *= 2.5
+    detector = RobustOutlierDetector().fit(x)
+    assert detector.outliers_[bad].mean() > 0.75
+    assert detector.outliers_[~bad].mean() < 0.02
 
 
 def test_scores_do_not_depend_on_the_unit_of_a_column() -> None:

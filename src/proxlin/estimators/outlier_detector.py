@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from proxlin._checks import check_interval
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.outlier_views import Oddity
+from proxlin.estimators.outlier_views import ONE_BELOW, Oddity
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, read_table
@@ -40,7 +40,7 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
     ----------
     contamination
         Share of outliers among the training rows, in (0, 0.5], which sets the cut-off; "auto" cuts
-        2.5 robust standard deviations above the middle of the scores.
+        2.5 robust standard deviations above the middle of the scores of rows that it leaves inside.
     random_state
         Seed of the rows that are drawn where there are more than 10,000.
 
@@ -162,9 +162,25 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
 
 def _calibrated(totals: NDArray[np.float64], rows: int, columns: int) -> OutlierScale:
     """The middle of the totals, and a spread by which Gaussian rows have Gaussian tails."""
-    scale = OutlierScale.fit(totals, cutoff=_CUTOFF)
+    scale = _scale_from_below(totals)
     stretch = _gaussian_tail(min(rows, _GAUSSIAN_ROWS), min(columns, _GAUSSIAN_COLUMNS))
     return OutlierScale(scale.center, scale.spread * stretch, _CUTOFF)
+
+
+def _scale_from_below(totals: NDArray[np.float64]) -> OutlierScale:
+    """Median and a deviation below it, of the rows that their own cut-off does not flag.
+
+    Outliers lie above: they move the median up to where the upper half of the good rows is, and
+    with it the deviation, until they are flagged and left out, a round after the other.
+    """
+    kept = np.sort(totals)
+    while True:
+        center, below = np.percentile(kept, (50, ONE_BELOW))
+        scale = OutlierScale(center, max(center - below, 1e-9), _CUTOFF)
+        count = max(len(totals) // 2, int((kept <= scale.limit).sum()))
+        if count >= len(kept):
+            return scale
+        kept = kept[:count]
 
 
 @lru_cache(maxsize=256)
@@ -172,7 +188,7 @@ def _gaussian_tail(rows: int, columns: int) -> float:
     """How much heavier the upper tail of the scores of a Gaussian table is than a Gaussian's."""
     table = np.random.default_rng(0).normal(size=(rows, columns))
     totals = Oddity.fit(table, 0).totals(table)
-    tail = np.percentile(OutlierScale.fit(totals).scores(totals), 97.5)
+    tail = np.percentile(_scale_from_below(totals).scores(totals), 97.5)
     return float(max(tail, 0.5) / norm.isf(0.025))
 
 

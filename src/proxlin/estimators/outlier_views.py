@@ -15,7 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from proxlin.estimators.bulk import NORMAL_IQR, BulkDistance, CellModel, Matrix, Vector
 
-_NORMAL_MAD = 1.482602218505602  # standard deviation of a Gaussian over its MAD
+ONE_BELOW = 15.865525393145708  # percent of a Gaussian more than a standard deviation below
 _FAR = 30.0  # inter-quartile standard deviations beyond which a cell adds nothing to the scale
 _CLIP = 5.0  # standard deviations that a cell counts for at most
 _SHARE = 0.75  # of the rows that are the bulk
@@ -158,11 +158,14 @@ class LogScale:
 
     @classmethod
     def fit(cls, values: Vector) -> LogScale:
-        """Median and MAD of the logarithms; their standard deviation if half of them agree."""
+        """Median of the logarithms, and how far below it a Gaussian has one of its deviations.
+
+        What lies below, outliers do not stretch. The standard deviation if half of them agree.
+        """
         least = max(_FLOOR * float(np.median(values)), _FLOOR * float(values.mean()), 1e-12)
         logs = np.log(np.maximum(values, least))
         center = float(np.median(logs))
-        spread = _NORMAL_MAD * float(np.median(np.abs(logs - center)))
+        spread = center - float(np.percentile(logs, ONE_BELOW))
         if spread < 1e-6:
             spread = float(logs.std())
         return cls(least, center, spread if spread >= 1e-6 else 1.0)
