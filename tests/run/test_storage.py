@@ -154,9 +154,24 @@ def test_a_lock_that_is_no_file_of_its_own_is_refused_and_nothing_is_emptied(tmp
         os.mkfifo(lock)
     else:
         lock.symlink_to(victim)
-    with pytest.raises(InvalidInputError, match="a link or a special file"), locked(lock.parent):
+    with pytest.raises(InvalidInputError, match="a link, a special file"), locked(lock.parent):
         pytest.fail("it was let in")
     assert not victim.exists() if kind == "dangling" else victim.read_text() == "precious"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="gives files away")
+def test_files_of_other_users_are_neither_locked_nor_removed(tmp_path):
+    lock, part = tmp_path / "proxlin.lock", tmp_path / ".0123456789abcdef.part"
+    for path in (lock, part):
+        path.write_text("theirs")
+        os.chown(path, 12345, -1)
+    with pytest.raises(InvalidInputError, match="one of another user"), locked(tmp_path):
+        pytest.fail("it was let in")
+    clear_parts(tmp_path)
+    assert lock.read_text() == part.read_text() == "theirs"
+    os.chown(tmp_path, 12345, -1)  # in a folder of their own they may
+    with locked(tmp_path):
+        pass
 
 
 PLAIN = st.recursive(

@@ -87,11 +87,19 @@ def parse_json(content: bytes) -> Any:
 def clear_parts(folder: Path) -> None:
     """Remove the files that a killed `write_whole` left half-written in this folder.
 
-    Only for the holder of the folder's lock. Files of other names, folders and links stay.
+    Only for the holder of the folder's lock. What has another name or another owner stays, and so
+    do folders and links.
     """
     for path in folder.glob(".*.part"):
-        if _PART.fullmatch(path.name) and path.is_file() and not path.is_symlink():
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            status = path.lstat()
+            if _PART.fullmatch(path.name) and stat.S_ISREG(status.st_mode) and _is_mine(status):
+                path.unlink()
+
+
+def _is_mine(status: os.stat_result) -> bool:
+    """Whether this user made it; systems without owners have nobody else."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 def flush_folder(folder: Path) -> None:
@@ -132,19 +140,23 @@ def locked(folder: Path, instead: str = "another --out") -> Iterator[None]:
 
 
 def _open_lock(path: Path) -> IO[bytes]:
-    """The lock file, made if there is none; anything but a regular file of one name is refused."""
+    """The lock file, made if there is none; anything but a regular file of one name is refused.
+
+    It must belong to this user or to the folder's owner, who may do here as they please.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"):
         flags |= getattr(os, name, 0)
     refusal = (
-        f"{path} must be a file of proxlin's own; got a link or a special file. Remove it, or"
-        " choose another folder."
+        f"{path} must be a file of proxlin's own; got a link, a special file or one of another"
+        " user. Remove it, or choose another folder."
     )
     if path.is_symlink():
         raise InvalidInputError(refusal)
     handle = os.open(path, flags, 0o666)
     status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+    trusted = _is_mine(status) or status.st_uid == path.parent.stat().st_uid
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or not trusted:
         os.close(handle)
         raise InvalidInputError(refusal)
     return os.fdopen(handle, "a+b")

@@ -10,15 +10,17 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load, save
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, load_model, save_model
 from proxlin.app.tabular.model_file import model_files
 from proxlin.app.tabular.model_folder import check_destination, write_folder
 from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.errors import InvalidInputError
-from proxlin.run.storage import locked
+from proxlin.run.storage import digest, dump_checked, locked
 from tests.app.tabular.houses import houses
 from tests.data.ways import unprivileged
 
@@ -106,6 +108,20 @@ def test_truncated_files_are_refused(saved, tmp_path, name, share):
     (tmp_path / "m" / name).write_bytes(content[: int(share * len(content))])
     with pytest.raises(InvalidInputError, match="damaged"):
         load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_models_that_predict_no_number_are_refused(saved, tmp_path, value):
+    """With a right checksum: whoever wrote it meant it."""
+    arrays = load((saved / "model.safetensors").read_bytes())
+    weights = next(name for name in arrays if "coef" in name)
+    content = save({**arrays, weights: torch.full_like(arrays[weights], value)})
+    header = json.loads((saved / "model.json").read_text())
+    body = {key: part for key, part in header.items() if key != "checksum"}
+    (tmp_path / "model.safetensors").write_bytes(content)
+    (tmp_path / "model.json").write_bytes(dump_checked({**body, "arrays": digest(content)}))
+    with pytest.raises(InvalidInputError, match="no model that this version can read"):
+        load_model(tmp_path)
 
 
 def test_foreign_and_later_folders_are_refused(saved, tmp_path):
@@ -259,13 +275,18 @@ def test_what_others_are_writing_is_no_leftover(tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize("planted", ["link", "stranger's file"])
+@pytest.mark.parametrize("planted", ["link", "stranger's file", "another user's"])
 def test_what_somebody_planted_is_not_installed_as_a_model(tmp_path, planted):
     beside = tmp_path / ".m.12345678.part"
     beside.mkdir()
     if planted == "link":
         (tmp_path / "elsewhere").mkdir()
         (beside / "old").symlink_to(tmp_path / "elsewhere")
+    elif planted == "another user's":
+        if os.name == "nt" or os.geteuid() != 0:
+            pytest.skip("gives files away")
+        write_folder(beside / "old", {"model.json": b"theirs"}, overwrite=False)
+        os.chown(beside / "old", 12345, -1)
     else:
         (beside / "old").mkdir()
         (beside / "old" / "run.sh").write_text("#!/bin/sh")
