@@ -199,5 +199,8 @@ def test_list_of_data_sets_is_complete_and_consistent() -> None:
         assert all(f.sha256 is None or len(f.sha256) == 64 for f in entry.files)
         # A download is either compared with a known checksum or with the one OpenML states.
         assert all(f.sha256 is not None for f in entry.files if f.urls)
+    # The original of SCM1d is the one file that nobody here could hash.
+    unpinned = [file.path for entry in entries.values() for file in entry.files if not file.sha256]
+    assert unpinned == ["multi-target/scm1d.arff"]
     assert entries["scm1d"].where[-1] == "OpenML data set 41485"
     assert any("Debian" in place for place in entries["fashion-mnist"].where)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -12,8 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+GZIP_MAGIC = b"\x1f\x8b"
 IDX_BYTES = 0x08  # type code of unsigned bytes, the only one these data sets use
 
+_PIECE = 1 << 20  # bytes unpacked at a time: memory grows with what is there, not with the bound
 _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _ATTRIBUTE = re.compile(rf"@attribute\s+({_QUOTED}|[^\s{{]+)(?:\s+|(?=\{{))(\S.*)$", re.IGNORECASE)
 _CELL = re.compile(rf"\s*({_QUOTED}|[^,]*?)\s*,")
@@ -32,6 +36,25 @@ class NumericTable:
     values: NDArray[np.float64]  # (rows, columns)
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Nominal columns, which hold the position in this list of their values."""
+
+
+def unpacked(content: bytes, most: int) -> bytes:
+    """What gzip packed, at most so many bytes; other content as it is.
+
+    The first bytes decide, not the name: servers and browsers unpack .gz files unasked.
+    """
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    plain = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            while piece := file.read(_PIECE):
+                plain += piece
+                if len(plain) > most:
+                    raise MalformedError(f"it unpacks to more than {most >> 30} GB")
+    except (OSError, EOFError, zlib.error) as cause:
+        raise MalformedError(f"gzip says {str(cause)!r}") from cause
+    return bytes(plain)
 
 
 def parse_idx(content: bytes, dimensions: int) -> NDArray[np.uint8]:

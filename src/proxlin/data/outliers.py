@@ -10,11 +10,11 @@ from torch import Tensor
 
 from proxlin._checks import (
     check_choice,
-    check_count,
     check_finite,
     check_floating,
     check_interval,
     check_real,
+    check_seed,
 )
 from proxlin.errors import InvalidInputError
 
@@ -69,7 +69,7 @@ def add_outliers(
     _check_rows(x)
     probability = check_interval("add_outliers(ratio=...)", ratio, 0, 1)
     check_choice("add_outliers(kind=...)", kind, ("published", "text"))
-    generator = torch.Generator().manual_seed(check_count("add_outliers(seed=...)", seed, 0))
+    generator = torch.Generator().manual_seed(check_seed("add_outliers(seed=...)", seed))
     chosen_form = form if form is not None else ("images" if x.ndim == 4 else "table")
     check_choice("add_outliers(form=...)", chosen_form, SHIFT)
     distance = SHIFT[chosen_form] if shift is None else check_real("add_outliers(shift=...)", shift)

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import secrets
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from typing import Generic, TypeVar
 import pooch
 
 from proxlin.data import registry
-from proxlin.data.formats import MalformedError
+from proxlin.data.formats import GZIP_MAGIC, MalformedError, unpacked
 from proxlin.data.registry import DataFile, DatasetEntry
 from proxlin.errors import DataError
 
@@ -28,8 +27,8 @@ logger = logging.getLogger("proxlin")
 T = TypeVar("T")
 Parser = Callable[[DataFile, bytes], T]
 
-GZIP_MAGIC = b"\x1f\x8b"
 ADVICE = " Replace it, or load with verify=False if it is another edition on purpose."
+_MOST_UNPACKED = 2 << 30  # bytes: the largest file has 47 MB
 TIMEOUT = (10.0, 60.0)  # seconds to connect, seconds between two pieces of an answer
 
 
@@ -159,13 +158,10 @@ def _read(path: Path) -> bytes | None:
 
 
 def _decompress(content: bytes, place: str) -> bytes:
-    # The first bytes decide, not the name: servers and browsers unpack .gz files unasked.
-    if not content.startswith(GZIP_MAGIC):
-        return content
     try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{place} is damaged: gzip says {str(error)!r}. Replace it.") from error
+        return unpacked(content, _MOST_UNPACKED)
+    except MalformedError as error:
+        raise DataError(f"{place} is damaged: {error}. Replace it.") from error
 
 
 def _download(request: _FileRequest[T]) -> LocatedFile[T]:

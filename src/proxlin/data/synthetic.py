@@ -12,6 +12,7 @@ from proxlin._checks import (
     check_interval,
     check_non_negative,
     check_positive,
+    check_seed,
 )
 from proxlin.errors import InvalidInputError
 
@@ -159,7 +160,7 @@ def blob_images(
 
 
 def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(check_count("seed", seed, 0))
+    return torch.Generator().manual_seed(check_seed("seed", seed))
 
 
 def _choose_rows(n: int, ratio: float, generator: torch.Generator) -> Tensor:

@@ -1,6 +1,8 @@
 import csv
 import gzip
 import io
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlin.app.tabular import read_table_file
+from proxlin.app.tabular import FitSettings, RawTable, fit_table, read_table_file
 from proxlin.app.tabular.csv_file import parse_csv
 from proxlin.app.tabular.numbers import find_numbers, read_numbers
 from proxlin.errors import InvalidInputError
@@ -166,6 +168,39 @@ def test_parquet_that_is_damaged_or_names_a_column_twice(tmp_path):
     parquet.write_table(twice, path)
     with pytest.raises(InvalidInputError, match="more than once, such as 'a'"):
         read_table_file(path)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_dates_beyond_those_of_nanoseconds_are_read(tmp_path, unit):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    day = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}[unit]
+    when = [day * number for number in (-700_000, 0, 18_000, 2_900_000)]  # the years 53 to 9909
+    column = pyarrow.array(when * 20, pyarrow.timestamp(unit))
+    table = pyarrow.table({"when": column, "price": [1.0, 2.0, 2.5, 9.0] * 20})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    frame = read_table_file(tmp_path / "t.parquet").frame
+    assert len(frame) == 80
+    fitted = fit_table(RawTable(frame), FitSettings(targets=("price",), model="linear"))
+    assert np.isfinite(fitted.test_answers).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space")
+def test_packed_tables_take_the_memory_of_what_is_in_them(tmp_path):
+    """A stream of 16 MB of zeros packs into 16 kB; a file may hold any number of them."""
+    (tmp_path / "small.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 30))
+    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(bytes(2**24), 1) * 48)
+    resource = pytest.importorskip("resource")
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + 2**29, hard))
+    try:
+        frame = read_table_file(tmp_path / "small.csv.gz").frame
+        with pytest.raises(InvalidInputError, match=r"bomb.* more than the memory holds"):
+            read_table_file(tmp_path / "bomb.csv.gz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert len(frame) == 30
 
 
 def test_paths_that_hold_no_table(tmp_path):

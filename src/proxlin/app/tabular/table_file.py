@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import zipfile
-import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -20,15 +18,14 @@ from proxlin.app.tabular.csv_file import (
     find_encoding,
     parse_csv,
 )
-from proxlin.data.formats import MalformedError, parse_arff
+from proxlin.data.formats import MalformedError, parse_arff, unpacked
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import read_regular
 
-_PARQUET, _GZIP, _ZIP = b"PAR1", b"\x1f\x8b", b"PK\x03\x04"
+_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 _LOOK = 4096
 _MOST_UNPACKED = 8 << 30  # bytes: a small file must not unpack into all memory
 _MOST_EXCEL = 1 << 30  # bytes, unpacked
-_PIECE = 1 << 20  # bytes unpacked at a time: memory grows with what is there, not with the bound
 
 
 def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTable:
@@ -39,7 +36,10 @@ def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTab
     if separator is not None:
         separator = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
         check_choice("separator", separator, SEPARATORS)
-    content = _unpacked(_content(path), path)
+    try:
+        content = _unpacked(_content(path), path)
+    except MemoryError as cause:
+        raise _too_large(path) from cause
     try:
         if content.startswith(_PARQUET) and content.endswith(_PARQUET):
             return _parse_parquet(content)
@@ -50,6 +50,12 @@ def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTab
         return parse_csv(content, separator)
     except InvalidInputError as cause:
         raise InvalidInputError(f"{path} cannot be read: {cause}") from cause
+    except MemoryError as cause:
+        raise _too_large(path) from cause
+
+
+def _too_large(path: str | Path) -> InvalidInputError:
+    return InvalidInputError(f"{path} is more than the memory holds; split it first.")
 
 
 def _content(path: str | Path) -> bytes:
@@ -64,22 +70,10 @@ def _content(path: str | Path) -> bytes:
 
 
 def _unpacked(content: bytes, path: str | Path) -> bytes:
-    if not content.startswith(_GZIP):
-        return content
     try:
-        plain = bytearray()
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            while piece := file.read(_PIECE):
-                plain += piece
-                if len(plain) > _MOST_UNPACKED:
-                    raise InvalidInputError(f"{path} unpacks to more than 8 GB; split it first.")
-        return bytes(plain)
-    except (OSError, EOFError, zlib.error) as cause:
+        return unpacked(content, _MOST_UNPACKED)
+    except MalformedError as cause:
         raise InvalidInputError(f"{path} cannot be unpacked: {cause}.") from cause
-    except MemoryError as cause:
-        raise InvalidInputError(
-            f"{path} unpacks to more than the memory holds; split it."
-        ) from cause
 
 
 def _is_excel(content: bytes) -> bool:
