@@ -31,7 +31,7 @@ def test_numbers_come_back_as_floats_if_and_only_if_in_range(value):
                 check("x", value)
 
 
-@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=checks.shown)
 @pytest.mark.parametrize(
     "check",
     [
@@ -45,7 +45,7 @@ def test_numbers_come_back_as_floats_if_and_only_if_in_range(value):
 def test_what_is_not_a_number_is_refused(check, value):
     with pytest.raises(InvalidInputError) as caught:
         check("rate", value)
-    assert str(caught.value) == f"rate must be a finite number; got {value!r}."
+    assert str(caught.value) == f"rate must be a finite number; got {checks.shown(value)}."
 
 
 @pytest.mark.parametrize("value", [numpy.float32(0.5), numpy.int64(3), Fraction(1, 2)])

@@ -16,6 +16,20 @@ from torch import Tensor
 from proxlin.errors import InvalidInputError
 
 _STRETCH = 2**24  # numbers that are looked at together
+_LONGEST = 100  # characters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """The value in a message: on one line, short whatever it is.
+
+    >>> shown("a" * 1000)[-20:]
+    "aaaaaaa... (a 'str')"
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a stranger's __repr__, or a whole number of too many digits
+        return f"a {type(value).__name__!r}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... (a {type(value).__name__!r})"
 
 
 def check_real(name: str, value: Any) -> float:
@@ -25,7 +39,7 @@ def check_real(name: str, value: Any) -> float:
         with suppress(OverflowError):  # a whole number beyond all floats
             number = float(value)
     if not math.isfinite(number):
-        raise InvalidInputError(f"{name} must be a finite number; got {value!r}.")
+        raise InvalidInputError(f"{name} must be a finite number; got {shown(value)}.")
     return number
 
 
@@ -33,7 +47,7 @@ def check_positive(name: str, value: Any) -> float:
     """Return `value` as a float > 0."""
     number = check_real(name, value)
     if number <= 0:
-        raise InvalidInputError(f"{name} must be > 0; got {value!r}.")
+        raise InvalidInputError(f"{name} must be > 0; got {shown(value)}.")
     return number
 
 
@@ -41,7 +55,7 @@ def check_non_negative(name: str, value: Any) -> float:
     """Return `value` as a float >= 0."""
     number = check_real(name, value)
     if number < 0:
-        raise InvalidInputError(f"{name} must be >= 0; got {value!r}.")
+        raise InvalidInputError(f"{name} must be >= 0; got {shown(value)}.")
     return number
 
 
@@ -50,7 +64,7 @@ def check_open_interval(name: str, value: Any, low: float, high: float) -> float
     number = check_real(name, value)
     if not low < number < high:
         raise InvalidInputError(
-            f"{name} must lie strictly between {low} and {high}; got {value!r}."
+            f"{name} must lie strictly between {low} and {high}; got {shown(value)}."
         )
     return number
 
@@ -59,7 +73,7 @@ def check_interval(name: str, value: Any, low: float, high: float) -> float:
     """Return `value` as a float in [low, high]."""
     number = check_real(name, value)
     if not low <= number <= high:
-        raise InvalidInputError(f"{name} must lie in [{low}, {high}]; got {value!r}.")
+        raise InvalidInputError(f"{name} must lie in [{low}, {high}]; got {shown(value)}.")
     return number
 
 
@@ -67,29 +81,43 @@ def check_share(name: str, value: Any) -> float:
     """Return `value` as a float in [0, 1)."""
     number = check_real(name, value)
     if not 0 <= number < 1:
-        raise InvalidInputError(f"{name} must be >= 0 and < 1; got {value!r}.")
+        raise InvalidInputError(f"{name} must be >= 0 and < 1; got {shown(value)}.")
     return number
 
 
 def check_count(name: str, value: Any, minimum: int = 1) -> int:
     """Return `value` as an int >= minimum."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise InvalidInputError(f"{name} must be a whole number >= {minimum}; got {value!r}.")
+        raise InvalidInputError(f"{name} must be a whole number >= {minimum}; got {shown(value)}.")
     return int(value)
+
+
+def check_seed(name: str, value: Any) -> int:
+    """Return `value` as a whole number that torch takes for a seed."""
+    seed = check_count(name, value, minimum=0)
+    if seed >= 2**64:
+        raise InvalidInputError(f"{name} must be below 2**64; got {shown(value)}.")
+    return seed
 
 
 def check_flag(name: str, value: Any) -> bool:
     """Return `value` if it is True or False, so that "no" does not count as yes."""
     if not isinstance(value, bool | np.bool_):
-        raise InvalidInputError(f"{name} must be True or False; got {value!r}.")
+        raise InvalidInputError(f"{name} must be True or False; got {shown(value)}.")
     return bool(value)
 
 
 def check_exponent(name: str, p: Any) -> float:
     """Return the exponent of a norm as a float in [1, inf]."""
-    if isinstance(p, bool) or not isinstance(p, Real) or not float(p) >= 1:
-        raise InvalidInputError(f"{name} must be a number >= 1 or inf; got {p!r}.")
-    return float(p)
+    exponent = math.nan
+    if isinstance(p, Real) and not isinstance(p, bool):
+        try:
+            exponent = float(p)
+        except OverflowError:  # a whole number beyond all floats
+            exponent = math.inf if p > 0 else -math.inf  # type: ignore[operator]
+    if not exponent >= 1:
+        raise InvalidInputError(f"{name} must be a number >= 1 or inf; got {shown(p)}.")
+    return exponent
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
@@ -99,7 +127,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
         return value
     hint = nearest(value, known)
     expected = ", ".join(repr(choice) for choice in known)
-    raise InvalidInputError(f"{name} must be one of {expected}; got {value!r}.{hint}")
+    raise InvalidInputError(f"{name} must be one of {expected}; got {shown(value)}.{hint}")
 
 
 def nearest(value: Any, known: Iterable[str]) -> str:
@@ -112,6 +140,8 @@ def check_floating(name: str, tensor: Any) -> Tensor:
     """Return `tensor` if it is a float32 or float64 tensor."""
     if not isinstance(tensor, Tensor):
         raise InvalidInputError(f"{name} must be a torch tensor; got {type(tensor).__name__}.")
+    if tensor.layout != torch.strided:
+        raise InvalidInputError(f"{name} must be dense; got {tensor.layout}. Use .to_dense().")
     if tensor.dtype not in (torch.float32, torch.float64):
         raise InvalidInputError(
             f"{name} must be float32 or float64; got {tensor.dtype}. Convert it with .float()."

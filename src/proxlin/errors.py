@@ -9,6 +9,10 @@ class InvalidInputError(ProxlinError, ValueError):
     """An argument, a setting or a data set that cannot be used, and what to do about it."""
 
 
+class InvalidTypeError(InvalidInputError, TypeError):
+    """A value of a kind that cannot be used, where scikit-learn raises TypeError."""
+
+
 class CombinationError(InvalidInputError):
     """Parts that are right one by one but do not go together."""
 

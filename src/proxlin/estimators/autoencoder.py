@@ -182,7 +182,7 @@ class RobustAutoencoder(
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn codes of the rows X, (n, features) or images (n, c, h, w); y is ignored."""
-        warm = bool(self.warm_start) and hasattr(self, "coding_")
+        warm = check_flag("warm_start", self.warm_start) and hasattr(self, "coding_")
         attempt = self._attempt(keep=warm)
         attempt._learn(X, fresh=not warm, rescale=True, steps=_STEPS, checkpoint=self.checkpoint)
         return self._adopt(attempt)

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, check_random_state
 from torch import nn
 
-from proxlin._checks import check_choice, check_count, check_non_negative, check_positive
+from proxlin._checks import check_choice, check_count, check_non_negative, check_positive, shown
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.scores import OutlierScale
@@ -36,6 +36,7 @@ _LEAST_TO_SPLIT = 100  # rows below which none is held out: too few would be lef
 
 Checkpoint = str | os.PathLike[str] | Checkpoints | None
 
+_SEVERAL = ("hidden", "quantile", "image_shape")  # settings that may be several numbers
 REGULARIZERS = ("ridge", "lasso", "elasticnet", "group")
 
 
@@ -91,6 +92,10 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _check_shared(self) -> None:
         """Refuse settings that no fit could use, before any data are read."""
+        for name, value in self.get_params(deep=False).items():
+            array = isinstance(value, np.ndarray | torch.Tensor | pd.Series | pd.DataFrame)
+            if array and name not in _SEVERAL:
+                raise InvalidInputError(f"{name} must not be an array; got {shown(value)}.")
         RowLoss(self._exponent)
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
@@ -113,7 +118,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _seed(self) -> int:
         """A seed drawn from `random_state`: the same for the same number, a new one for None."""
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return drawn_seed(self.random_state)
 
     def _torch_device(self) -> torch.device:
         return _check_device(self.device)
@@ -190,6 +195,17 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         return plot_scores(self.outlier_scores_, self.outlier_scale_.cutoff, ax=ax)
 
 
+def drawn_seed(random_state: Any) -> int:
+    """A seed drawn from what scikit-learn takes as `random_state`."""
+    try:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    except (ValueError, TypeError) as cause:
+        raise InvalidInputError(
+            "random_state must be None, a whole number from 0 to 2**32 - 1 or a numpy RandomState;"
+            f" got {shown(random_state)}."
+        ) from cause
+
+
 def named_regularizer(
     regularizer: str | Regularizer | None, alpha: float | str, on: str | None
 ) -> Regularizer | None:
@@ -252,8 +268,8 @@ def _check_device(device: str | torch.device | None) -> torch.device:
         return torch.device("cpu")
     try:
         usable = torch.device(device)
-        torch.empty(0, device=usable)
-    except (RuntimeError, AssertionError, TypeError) as cause:
+        torch.empty(1, device=usable).item()  # which "meta" cannot say
+    except (RuntimeError, AssertionError, TypeError, ValueError) as cause:
         raise InvalidInputError(
             f'device must be None or one that torch can use, such as "cpu" or "cuda"; got'
             f" {device!r}."

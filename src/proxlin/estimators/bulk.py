@@ -124,7 +124,7 @@ def _moments(rows: Matrix) -> tuple[Vector, Matrix]:
     moved = rows - center
     covariance = moved.T @ moved / len(rows)
     covariance[np.diag_indices(len(center))] += _RIDGE * max(
-        float(np.trace(covariance)) / len(center), 1e-12
+        float(np.trace(covariance)) / max(1, len(center)), 1e-12
     )
     return center, covariance
 

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import check_interval
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.outlier_views import ONE_BELOW, Oddity
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.tables import Array, read_table
+from proxlin.estimators.tables import Array, check_squares, read_table
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -74,7 +75,7 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
         """Learn what most of the rows of X have in common; `y` is ignored."""
         share = self._share()
         table = self._read(X, reset=True)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = drawn_seed(self.random_state)
         oddity = Oddity.fit(table, seed)
         totals = oddity.totals(table)
         self._oddity = oddity
@@ -152,7 +153,7 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
 
     def _read(self, X: Any, *, reset: bool = False) -> Array:
         table = read_table(self, X, reset=reset, allow_nan=True, min_rows=2 if reset else 1)
-        return np.asarray(table, dtype=np.float64)
+        return check_squares(np.asarray(table, dtype=np.float64))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

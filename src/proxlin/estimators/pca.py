@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import check_choice, check_flag, check_open_interval
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.tables import Array, as_array, read_codes, read_table
+from proxlin.estimators.tables import Array, as_array, check_squares, read_codes, read_table
 from proxlin.exact.factorize import Cells, RowNorm
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.embed import embed
@@ -213,7 +214,7 @@ class RobustPCA(
         if m == 1 or n < 3:
             self._near_plane = np.ones(n, dtype=bool)
             return as_array(self._bounds.pull(cells).values)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = drawn_seed(self.random_state)
         middle = self._bounds.middle
         moved = Cells(cells.values - middle, cells.known, cells.max_bytes)
         if cells.known is not None:
@@ -343,7 +344,7 @@ class RobustPCA(
     def _read(self, X: Any, *, reset: bool = False) -> Matrix:
         table = read_table(self, X, reset=reset, allow_nan=True, min_rows=2 if reset else 1)
         self._dtype = table.dtype
-        return np.asarray(table, dtype=np.float64)
+        return check_squares(np.asarray(table, dtype=np.float64))
 
     def _check_settings(self) -> None:
         check_flag("scaling", self.scaling)

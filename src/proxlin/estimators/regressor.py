@@ -19,7 +19,7 @@ from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression_inference import RegressionInference
 from proxlin.estimators.reservoir import Reservoir
 from proxlin.estimators.robust_r2 import robust_r2_score
-from proxlin.estimators.tables import Array, read_pair, read_table, read_weights
+from proxlin.estimators.tables import Array, check_squares, read_pair, read_table, read_weights
 from proxlin.exact.linear import quantile_levels
 from proxlin.methods import Method
 from proxlin.problem.loss import Exponent
@@ -182,10 +182,12 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, features) and targets y (n,) or (n, targets)."""
-        attempt = self._attempt(keep=bool(self.warm_start))
+        attempt = self._attempt(keep=check_flag("warm_start", self.warm_start))
         attempt.__dict__.pop("_reservoir_", None)
         attempt._check_settings()
         table, targets = read_pair(attempt, X, y, reset=True)
+        check_squares(table)
+        check_squares(targets, "y")
         weights = read_weights(sample_weight, table)
         attempt._check_warm(table, targets)
         attempt._learn(table, targets, weights, share=1.0, checkpoint=self.checkpoint)
@@ -249,6 +251,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         return plot_scores(scores, cutoff, place=place, label="predicted", ax=ax)
 
     def _check_settings(self) -> None:
+        widths = check_widths(self.hidden)
         self._check_shared()
         self._check_checkpoint(self.checkpoint)
         for name in ("scaling", "fit_intercept", "warm_start"):
@@ -263,7 +266,6 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
                 " Set reweight=True, or leave leverage alone."
             )
         check_interval("validation_fraction", self.validation_fraction, 0, 0.5)
-        widths = check_widths(self.hidden)
         if self.module is not None:
             check_factory(self.module, "n_in, n_out")
             if widths:

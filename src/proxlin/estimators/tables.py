@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
-from proxlin.errors import InvalidInputError
+from proxlin.errors import InvalidInputError, InvalidTypeError
 
 Array = NDArray[Any]  # float32 or float64
 
 _FLOATS = (np.float64, np.float32)
+_LARGEST = 1e150  # a size whose squares can be added
 
 
 def read_table(
@@ -34,7 +37,7 @@ def read_table(
     be those it knows. float32 stays float32; all other numbers and booleans become float64. NaN
     passes only where `allow_nan`, infinity nowhere.
     """
-    table: Array = validate_data(
+    table: Array = _validated(
         estimator,
         X=_as_host_table(name, x),
         reset=reset,
@@ -43,6 +46,36 @@ def read_table(
         ensure_min_samples=min_rows,
     )
     _check_finite(name, table, allow_nan=allow_nan)
+    return table
+
+
+def _validated(estimator: BaseEstimator, **arguments: Any) -> Any:
+    with _our_errors():
+        return validate_data(estimator, **arguments)
+
+
+@contextmanager
+def _our_errors() -> Iterator[None]:
+    """What scikit-learn, numpy and pandas say of a table, as an error of ours."""
+    try:
+        yield
+    except (InvalidInputError, NotFittedError):
+        raise
+    except TypeError as cause:
+        raise InvalidTypeError(str(cause)) from cause
+    except (ValueError, ArithmeticError) as cause:
+        raise InvalidInputError(str(cause)) from cause
+
+
+def check_squares(table: Array, name: str = "X") -> Array:
+    """Return `table` if its squares can be added, or say up to which size they can."""
+    lowest, highest = (f.reduce(table, axis=None, initial=0.0) for f in (np.fmin, np.fmax))
+    largest = float(max(-lowest, highest))  # NaN counts for nothing
+    if largest > _LARGEST:
+        raise InvalidInputError(
+            f"{name} must have cells up to {_LARGEST:.0e} in size, the squares of which can be"
+            f" added; got {largest:.3g}. Divide {name} by that."
+        )
     return table
 
 
@@ -66,7 +99,7 @@ def read_pair(
     min_rows: int = 1,
 ) -> tuple[Array, Array]:
     """The table x as in `read_table`, and its targets as (n, targets) or (n,), as they came."""
-    pair = validate_data(
+    pair = _validated(
         estimator,
         X=_as_host_table("X", x),
         y=None if y is None else _as_host_table("y", y),
@@ -95,7 +128,9 @@ def read_weights(sample_weight: Any, x: Array) -> NDArray[np.float64] | None:
     if sample_weight is None:
         return None
     given = _as_host_table("sample_weight", sample_weight)
-    weights: NDArray[np.float64] = _check_sample_weight(given, x, dtype=np.float64)
+    weights: NDArray[np.float64]
+    with _our_errors():
+        weights = _check_sample_weight(given, x, dtype=np.float64)
     if weights.min() < 0:
         raise InvalidInputError(
             f"sample_weight must be >= 0; got a smallest weight of {weights.min():g}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from proxlin._checks import check_count, check_positive
+from proxlin._checks import check_count, check_positive, check_seed
 from proxlin.errors import InvalidInputError
 
 
@@ -34,7 +34,7 @@ class Factorization(nn.Module):
                 f"rank must be at most {min(n_rows, n_columns)}, the smaller side; got {rank}."
             )
         check_positive("scale", scale)
-        generator = torch.Generator().manual_seed(check_count("seed", seed, minimum=0))
+        generator = torch.Generator().manual_seed(check_seed("seed", seed))
         # Products of two factors of this size have entries of about `scale`.
         size = (scale / rank**0.5) ** 0.5
         rows = size * torch.randn(n_rows, rank, generator=generator)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_count
+from proxlin._checks import check_count, check_seed
 from proxlin.errors import InvalidInputError
 from proxlin.methods import Probed as Settings
 from proxlin.methods.contract import Budget
@@ -83,7 +83,7 @@ class Probed(torch.optim.Optimizer):
             None,
             None if total_steps is None else check_count("Probed(total_steps=...)", total_steps),
         )
-        self._generator = torch.Generator().manual_seed(check_count("Probed(seed=...)", seed, 0))
+        self._generator = torch.Generator().manual_seed(check_seed("Probed(seed=...)", seed))
         start = self._problem.processes.broadcast(self._problem.theta())
         self._problem.assign(self._problem.penalty.project(start))
         self._memory = self._begin()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_exponent, check_open_interval
+from proxlin._checks import check_exponent, check_open_interval, shown
 from proxlin.errors import InvalidInputError
 from proxlin.prox import norm, norm_subgradient, prox_norm
 
@@ -24,10 +24,10 @@ class RowLoss:
     p: Exponent
 
     def __post_init__(self) -> None:
-        if self.p == "mse":
-            return
         if isinstance(self.p, str):
-            raise InvalidInputError(f'p must be a number >= 1, inf or "mse"; got {self.p!r}.')
+            if self.p == "mse":
+                return
+            raise InvalidInputError(f'p must be a number >= 1, inf or "mse"; got {shown(self.p)}.')
         object.__setattr__(self, "p", check_exponent("p", self.p))
 
     def __call__(self, residual: Tensor) -> Tensor:

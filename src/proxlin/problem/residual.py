@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxlin.errors import InvalidInputError, UnsupportedModuleError
+from proxlin._checks import shown
+from proxlin.errors import InvalidInputError, ProxlinError, UnsupportedModuleError
 from proxlin.problem.batch_form import Form, rebuilt
 from proxlin.problem.rows import Batch
 from proxlin.terms.layout import Layout
@@ -118,14 +119,28 @@ def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, b
                 f"data[{position}] must be on the module's device {theta.device};"
                 f" got {tensor.device}. Move one of them with .to(...)."
             )
-    with torch.no_grad():
-        first, again = residual(theta, batch), residual(theta, batch)
-        alone = residual(theta, tuple(tensor[:1] for tensor in batch))
+    try:
+        with torch.no_grad():
+            first, again = residual(theta, batch), residual(theta, batch)
+            alone = residual(theta, tuple(tensor[:1] for tensor in batch))
+    except (RuntimeError, TypeError, ValueError, IndexError) as cause:
+        if isinstance(cause, ProxlinError):
+            raise
+        shapes = ", ".join(f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in batch)
+        raise InvalidInputError(
+            f"module and residual must take rows of the data; on two of them ({shapes}) they end"
+            f" with: {shown(cause)}."
+        ) from cause
     if not isinstance(first, Tensor) or first.ndim != 2 or first.shape[0] != batch[0].shape[0]:
         shape = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
         raise InvalidInputError(
             f"residual must return one row of numbers a sample, shape ({batch[0].shape[0]}, N);"
             f" got {shape}. Use .flatten(1)."
+        )
+    if first.shape[1] == 0 or not first.is_floating_point():
+        raise InvalidInputError(
+            "residual must return at least one floating-point number a sample; got"
+            f" {first.shape[1]} of {first.dtype}."
         )
     if not torch.equal(first, again) and not bool(torch.isnan(first).any()):
         raise UnsupportedModuleError(

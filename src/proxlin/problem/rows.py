@@ -51,6 +51,11 @@ class TensorRows:
         if lengths == {0}:
             raise InvalidInputError("data must hold at least one row; got none.")
         for position, tensor in enumerate(self.tensors):
+            if tensor.layout != torch.strided or tensor.is_complex():
+                raise InvalidInputError(
+                    f"data[{position}] must be a dense tensor of real numbers; got {tensor.layout},"
+                    f" {tensor.dtype}. Convert it with .to_dense() or torch.view_as_real."
+                )
             check_finite(f"data[{position}]", tensor)
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_exponent, check_floating, check_non_negative
+from proxlin._checks import check_exponent, check_floating, check_non_negative, shown
 from proxlin.errors import InvalidInputError
 
 
@@ -109,7 +109,10 @@ def check_vectors(name: str, v: Any) -> Tensor:
 def column_per_vector(name: str, value: float | Tensor, v: Tensor) -> Tensor:
     """Return a number or tensor >= 0 as one column (..., 1) per vector of `v`."""
     if not isinstance(value, Tensor):
-        return v.new_full((1,) * v.dim(), check_non_negative(name, value))
+        number = check_non_negative(name, value)
+        if number > torch.finfo(v.dtype).max:
+            raise InvalidInputError(f"{name} must be a number of {v.dtype}; got {shown(value)}.")
+        return v.new_full((1,) * v.dim(), number)
     if bool((value < 0).any()):
         raise InvalidInputError(f"{name} must be >= 0; got {float(value.min())}.")
     leading = v.shape[:-1]

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from proxlin._checks import shown
 from proxlin.errors import InvalidInputError, NonFiniteError
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem.parallel import Communicator, Serial, SharedInterrupt
@@ -99,9 +100,13 @@ class Loop:
 
 def check_callbacks(callbacks: Iterable[Callback] | Any) -> tuple[Callback, ...]:
     """The callbacks as a tuple of functions."""
-    functions = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
+    try:
+        functions = tuple(callbacks)
+    except TypeError:
+        functions = (None,)
     if not all(map(callable, functions)):
         raise InvalidInputError(
-            f"callbacks must be functions in a list or tuple, such as [watch]; got {callbacks!r}."
+            "callbacks must be functions in a list or tuple, such as [watch]; got"
+            f" {shown(callbacks)}."
         )
     return functions

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_choice, check_count, check_flag, check_positive
+from proxlin._checks import check_choice, check_count, check_flag, check_positive, check_seed
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods import Method, method_named
 from proxlin.methods.contract import Budget, Status
@@ -92,7 +92,7 @@ def minimize(
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"problem must be a Problem; got {type(problem).__name__}.")
     settings = method_named(method) if isinstance(method, str) else _check_method(method)
-    check_count("seed", seed, minimum=0)
+    seed = check_seed("seed", seed)
     if tol is not None:
         check_positive("tol", tol)
         if not settings.measures_stationarity:
@@ -100,6 +100,7 @@ def minimize(
                 f"tol needs a method that measures stationarity; {type(settings).__name__} does"
                 ' not. Use method="mbo-admm" or "mbo-sadm", or a budget instead.'
             )
+    check_flag("keep_start", keep_start)
     check_count("polish", polish, minimum=0)
     if stationarity_rows is not None:
         check_count("stationarity_rows", stationarity_rows)

@@ -11,7 +11,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from proxlin._checks import nearest
+from proxlin._checks import nearest, shown
 from proxlin.errors import InvalidInputError
 
 
@@ -76,7 +76,7 @@ class Layout:
             if not any(fnmatchcase(name, pattern) for name in self.names):
                 names = ", ".join(self.names)
                 raise InvalidInputError(
-                    f"{label}={pattern!r} must match a parameter name; the module has {names}."
+                    f"{label}={shown(pattern)} must match a parameter name; the module has {names}."
                     + nearest(pattern, self.names)
                 )
         return tuple(n for n in self.names if any(fnmatchcase(n, pattern) for pattern in wanted))

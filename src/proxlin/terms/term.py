@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 
 from torch import Tensor
 
-from proxlin._checks import check_floating
+from proxlin._checks import check_floating, shown
 from proxlin.errors import InvalidInputError
 from proxlin.terms.joint import combine
 from proxlin.terms.layout import Layout
@@ -30,7 +30,7 @@ class Term(ABC):
             isinstance(pattern, str) for pattern in self.on
         ):
             raise InvalidInputError(
-                f"{owner}(on=...) must be a name or glob pattern, or several; got {self.on!r}."
+                f"{owner}(on=...) must be a name or glob pattern, or several; got {shown(self.on)}."
             )
         if not self.on:
             raise InvalidInputError(
