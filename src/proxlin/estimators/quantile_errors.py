@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from proxlin._checks import check_choice
+from proxlin.estimators.tables import as_tensor
 from proxlin.exact.linear import solve_linear
 from proxlin.problem.loss import Pinball
 
@@ -48,9 +49,7 @@ def quantile_covariance(
     if formula == "iid":
         slope = _sparsity(residual, count, n * width, design.shape[1])
         return tau * (1 - tau) * slope**2 * _inverse(gram)
-    reach = (
-        _quartile_range(residual, count) / 1.34 * (norm.ppf(tau + width) - norm.ppf(tau - width))
-    )
+    reach = _spread(residual, count) * (norm.ppf(tau + width) - norm.ppf(tau - width))
     if formula == "epa":
         near = 0.75 * np.maximum(1 - (residual / reach) ** 2, 0.0)
         slopes = np.where(residual > 0, tau, 1 - tau) * n * reach / float(count @ near)
@@ -69,8 +68,8 @@ def quantile_refit(
     design: Vector, target: Vector, count: Vector, intercept: bool
 ) -> Callable[[float], Vector]:
     """The coefficients of any quantile of these rows; an intercept is the design's first column."""
-    x = torch.from_numpy(design[:, 1:] if intercept else design)
-    y, weights = torch.from_numpy(np.asarray(target, dtype=np.float64)), torch.from_numpy(count)
+    columns = design[:, 1:] if intercept else design
+    x, y, weights = (as_tensor(part, dtype=torch.float64) for part in (columns, target, count))
 
     def refit(level: float) -> Vector:
         fit = solve_linear(
@@ -105,12 +104,14 @@ def _sparsity(residual: Vector, count: Vector, reach: float, k: int) -> float:
     return float(line.coef)
 
 
-def _quartile_range(residual: Vector, count: Vector) -> float:
+def _spread(residual: Vector, count: Vector) -> float:
+    """The standard deviation, or what the quartiles say of it if that is less."""
     if (count == count[0]).all():
         low, high = np.quantile(residual, (0.25, 0.75))
     else:
         low, high = np.quantile(residual, (0.25, 0.75), weights=count, method="inverted_cdf")
-    return float(high - low)
+    deviation = np.sqrt(np.cov(residual, aweights=count))
+    return float(min(deviation, (high - low) / 1.34))
 
 
 def _inverse(gram: Vector) -> Vector:

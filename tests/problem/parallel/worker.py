@@ -31,6 +31,7 @@ from proxlin import (
     minimize,
 )
 from proxlin.errors import CommunicationError, InvalidInputError
+from proxlin.exact.linear import solve_quantiles, stream_quantiles
 from proxlin.methods.contract import Budget
 from proxlin.models import linear_regressor
 from proxlin.problem.parallel import alone, check_same_point, communicator
@@ -94,6 +95,22 @@ def check_terms_equal_one_process(group):
     for terms in ({"regularizer": Lasso(1e-2)}, {"constraint": NonNegative()}):
         assert_equal_runs(group, 1.0, "probed", Probed(batch_size=32), 12, **terms)
         assert_equal_runs(group, 1.0, "mbo-sadm", *METHODS["mbo-sadm"], **terms)
+
+
+def check_quantiles_equal_one_process(group):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3000, 3, generator=generator, dtype=torch.float64)
+    y = x.sum(1) + x[:, 0].abs() * torch.randn(3000, generator=generator, dtype=torch.float64)
+    levels = [0.1, 0.5, 0.9]
+    expected = solve_quantiles(x, y, levels)
+    mine = slice(0, 100) if group.rank == 0 else slice(100, 3000) if group.rank == 1 else slice(0)
+    for data, sharded in (((x, y), False), ((x[mine], y[mine]), True)):
+        for one, other in zip(
+            stream_quantiles(data, levels, sharded=sharded), expected, strict=True
+        ):
+            assert one.objective == pytest.approx(other.objective, rel=1e-7)
+            assert one.certificate.rows == 3000
+            assert_same_everywhere(group, one.theta)
 
 
 def check_batch_sizes_change_alike(group):

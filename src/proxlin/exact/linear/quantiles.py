@@ -1,9 +1,10 @@
-"""solve_quantiles: several quantiles of the same targets that never cross on the rows."""
+"""solve_quantiles, stream_quantiles: quantiles of the same targets that never cross on the rows."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,13 @@ from torch import Tensor
 
 from proxlin._checks import check_open_interval
 from proxlin.errors import InvalidInputError
+from proxlin.exact.linear.known_sides import Line, solve_by_sides, target_count
 from proxlin.exact.linear.solve import LinearResult, solve_linear
+from proxlin.methods.contract import Status
 from proxlin.problem.loss import Pinball
+from proxlin.problem.parallel import communicator
+from proxlin.problem.rows import as_rows
+from proxlin.problem.shards import Everywhere, own_rows
 
 
 def solve_quantiles(
@@ -34,25 +40,94 @@ def solve_quantiles(
     True
     """
     levels, _ = quantile_levels(quantiles)
+    _check_intercept(levels, options)
+    deadline = options.pop("max_seconds", None)
+    started = time.perf_counter()
+    rows = x.detach().to("cpu", torch.float64)
+    results: dict[float, LinearResult] = {}
+    for level, neighbour, side in _outwards(levels):
+        seconds = None if deadline is None else deadline + started - time.perf_counter()
+        limits = {} if seconds is None else {"max_seconds": max(seconds, 1e-3)}
+        beside = None if neighbour is None else results[neighbour]
+        results[level] = _beside(rows, y, level, beside, side=side, options=options | limits)
+    return [results[level] for level in levels]
+
+
+def stream_quantiles(
+    data: Any,
+    quantiles: float | Sequence[float],
+    *,
+    sharded: bool = False,
+    max_seconds: float | None = None,
+    **options: Any,
+) -> list[LinearResult]:
+    """Linear quantiles of rows that memory need not hold, proven optimal; they do not cross.
+
+    `data` are rows (x, y) or (x, y, weights): tensors, arrays of `np.load(path, mmap_mode="r")`,
+    which are read in a few passes, or a map-style Dataset. Under torchrun every process reads its
+    part of them, or with `sharded` has rows of its own. What is held are some ((m + 1) n)^(2/3)
+    rows. `options` are regularizer, constraint, fit_intercept and tol of `solve_linear`; terms act
+    on each target by itself. `max_seconds` is for each level of each target.
+
+    >>> x = torch.arange(8.0)[:, None].double()
+    >>> (middle,) = stream_quantiles((x, 2 * x[:, 0] + 1), 0.5)
+    >>> round(float(middle.coef), 6), round(float(middle.intercept), 6)
+    (2.0, 1.0)
+    """
+    levels, _ = quantile_levels(quantiles)
+    _check_intercept(levels, options)
+    group = communicator()
+    shards = own_rows(data, group) if sharded else Everywhere(as_rows(data), group)
+    order = _outwards(levels)
+    results: dict[float, list[LinearResult]] = {level: [] for level in levels}
+    for target in range(target_count(shards)):
+        for level, neighbour, side in order:
+            found = results[neighbour][target] if neighbour is not None else None
+            bound = None if found is None else (Line(found.coef, found.intercept), side)
+            start = None if found is None else (found.coef, found.intercept)
+            result = solve_by_sides(
+                shards, level, solve_linear, target=target, bound=bound, start=start,
+                max_seconds=max_seconds, **options,
+            )  # fmt: skip
+            results[level].append(result)
+    return [_joined(results[level]) for level in levels]
+
+
+def _joined(results: list[LinearResult]) -> LinearResult:
+    """One result for several targets that were fitted one by one."""
+    if len(results) == 1:
+        return results[0]
+    certificates = [result.certificate for result in results if result.certificate is not None]
+    worst = max(results, key=lambda result: result.status is not Status.CONVERGED)
+    theta = torch.cat(
+        [torch.cat([r.coef for r in results], 1).reshape(-1), *(r.intercept for r in results)]
+    )
+    return replace(
+        worst,
+        objective=sum(result.objective for result in results),
+        certificate=max(certificates, key=lambda certificate: certificate.value),
+        seconds=sum(result.seconds for result in results),
+        iterations=sum(result.iterations for result in results),
+        theta=theta,
+        targets=len(results),
+    )
+
+
+def _outwards(levels: Sequence[float]) -> list[tuple[float, float | None, int]]:
+    """Each level with the neighbour that comes before it, and its side of that: middle first."""
+    order = sorted(levels)
+    middle = min(range(len(order)), key=lambda i: abs(order[i] - 0.5))
+    above = [(order[i], order[i - 1], 1) for i in range(middle + 1, len(order))]
+    below = [(order[i], order[i + 1], -1) for i in range(middle - 1, -1, -1)]
+    return [(order[middle], None, 0), *above, *below]
+
+
+def _check_intercept(levels: Sequence[float], options: dict[str, Any]) -> None:
     if len(levels) > 1 and not options.get("fit_intercept", True):
         raise InvalidInputError(
             "several quantiles need fit_intercept=True: without an intercept all of them meet at"
             " x = 0. Fit them one by one, or add the intercept."
         )
-    deadline = options.pop("max_seconds", None)
-    started = time.perf_counter()
-    rows = x.detach().to("cpu", torch.float64)
-    order = sorted(levels)
-    middle = min(range(len(order)), key=lambda i: abs(order[i] - 0.5))
-    results: dict[float, LinearResult] = {}
-    for i in [*range(middle, len(order)), *range(middle - 1, -1, -1)]:
-        neighbour = results.get(order[i - 1] if i > middle else order[min(i + 1, len(order) - 1)])
-        seconds = None if deadline is None else deadline + started - time.perf_counter()
-        limits = {} if seconds is None else {"max_seconds": max(seconds, 1e-3)}
-        results[order[i]] = _beside(
-            rows, y, order[i], neighbour, side=1 if i > middle else -1, options=options | limits
-        )
-    return [results[level] for level in levels]
 
 
 def _beside(

@@ -13,12 +13,16 @@ from torch import Tensor
 from proxlin._checks import check_finite, check_positive
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.exact.linear.coordinates import Coordinates, choose_coordinates, chunks
+from proxlin.exact.linear.known_sides import solve_by_sides, worth_it
 from proxlin.exact.linear.losses import Quantile, loss_for
 from proxlin.exact.linear.multipliers import OBJECTIVE, Multipliers, typical_size
 from proxlin.exact.linear.null_model import null_model_gap, weighted_center
 from proxlin.exact.linear.penalties import is_separable, scaled_penalty
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem.loss import Pinball, RowLoss
+from proxlin.problem.parallel import Serial
+from proxlin.problem.rows import TensorRows
+from proxlin.problem.shards import Everywhere
 from proxlin.run.loop import Loop, check_callbacks
 from proxlin.run.result import Callback, Certificate, Result
 from proxlin.terms import Constraint, Regularizer
@@ -80,7 +84,8 @@ def solve_linear(
     `callbacks` are told of every gap, and Ctrl-C returns the best point so far. Where several
     points are optimal, one of them is returned, usually from the middle of the set. Slow, at times
     without a proof, are weak l1 and group penalties on many more features than rows.
-    Memory: the data in float64 twice, plus about ten residuals (n, t).
+    Memory: the data in float64 twice, plus about ten residuals (n, t); quantiles of one target and
+    many rows hold the data once (`proxlin.exact.linear.known_sides`).
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> y = torch.tensor([1.0, 3.0, 5.0, 7.0, 1e6])
@@ -93,12 +98,18 @@ def solve_linear(
     row_loss = RowLoss(p) if loss is None else loss
     x, y, weights = _read(x, y, sample_weight)
     m, t = x.shape[1], y.shape[1]
+    plain = max_iter is None and not loop.callbacks and at_least is at_most is None
+    if isinstance(loss, Pinball) and t == 1 and plain and worth_it(weights, m):
+        return solve_by_sides(
+            Everywhere(TensorRows((x, y, weights)), Serial()), float(loss.levels(y)),
+            solve_linear, start=start, tol=tol, max_seconds=max_seconds, regularizer=regularizer,
+            constraint=constraint, fit_intercept=fit_intercept,
+        )  # fmt: skip
     terms = Penalty(Layout(("coef",), ((m, t),)), regularizer, constraint)
     scaled_loss = loss_for(row_loss, t)
     joint = not (scaled_loss.separable and is_separable(terms))
     free = regularizer is None and constraint is None
-    total = float(weights.sum())
-    used = weights > 0
+    total, used = float(weights.sum()), weights > 0
     kept = (x, y, weights) if bool(used.all()) else (x[used], y[used], weights[used])
     where = choose_coordinates(
         kept[0],
@@ -138,8 +149,7 @@ def solve_linear(
         points, kept, terms, row_loss, fit_intercept=fit_intercept, bound=bound
     )
     units = unit[:1] if joint else unit
-    base = float(units @ best.base)
-    gap = max(0.0, objective - float(units @ best.bound))
+    base, gap = float(units @ best.base), max(0.0, objective - float(units @ best.bound))
     if bool(best.owned.any()):
         gap = float(units @ best.gaps)
     if not math.isfinite(objective):
