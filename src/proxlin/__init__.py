@@ -120,6 +120,7 @@ _HOMES = {
         "RobustAutoencoder",
         "RobustFactorization",
         "RobustFeatureSelector",
+        "RobustImputer",
         "RobustNMF",
         "RobustOutlierDetector",
         "RobustPCA",
