@@ -54,7 +54,7 @@ def plain_ticks(*axes: Axis) -> None:
             steps = (1.0, 2.0, 5.0) if decades < 3 else (1.0,)
             axis.set_major_locator(LogLocator(subs=steps))
         elif axis.get_scale() != "symlog":
-            axis.set_major_locator(MaxNLocator(5))
+            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axis.set_major_formatter(lambda value, _: show_figure(value, 6))
         axis.set_minor_formatter(NullFormatter())
 

@@ -25,6 +25,9 @@
   });
   dark.addEventListener("change", label);
   label();
+  addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details")) folded.open = true;
+  });
 
   const compare = (numeric) => (one, other) => numeric
     ? one.number - other.number
