@@ -51,6 +51,7 @@ def test_demo_shows_a_table_and_says_where_the_report_is(run, tmp_path, monkeypa
     assert told.endswith("\nReport: here[a]/report.html\n")
     page = (tmp_path / "here[a]" / "report.html").read_text()
     assert "proxlin demo --seconds 0.1 --ratio 0.01 --seed 0" in page
+    assert "of the error of squared error" in page
 
 
 def test_ctrl_c_ends_the_demo_at_once(run, tmp_path, monkeypatch):

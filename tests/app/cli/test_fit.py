@@ -77,6 +77,20 @@ def test_predict_in_any_order_of_columns(run, model, house_file, tmp_path):
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv"), found)
 
 
+def test_predictions_for_cells_never_seen_carry_a_caveat(run, model, house_file, tmp_path):
+    new = pd.read_csv(house_file)[:3].drop(columns="price")
+    new.loc[1, "area"] = 5000.0
+    new.loc[2, "town"] = "Ulm"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    code, out, error = run("predict", model, tmp_path / "new.csv")
+    assert code == 0
+    caveats = pd.read_csv(io.StringIO(out))["caveat"].fillna("").tolist()
+    assert caveats[0] == ""
+    assert caveats[1].startswith("area = 5000, trained on")
+    assert caveats[2] == "town = 'Ulm', not a known value"
+    assert "2 row(s) hold cells far from" in error
+
+
 def test_predictions_can_be_joined_and_have_bounds_and_scores(run, model, house_file, tmp_path):
     options = ("--id", "town,area", "--interval", "0.9", "--out", tmp_path / "p.csv", "--quiet")
     code, _, error = run("predict", model, house_file, *options)

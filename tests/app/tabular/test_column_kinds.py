@@ -71,6 +71,28 @@ def test_columns_that_teach_nothing_are_left_out_with_the_reason(cells, told):
     assert found.notes[0].startswith("'a' is left out")
 
 
+def test_many_levels_are_kept_and_of_very_many_the_most_frequent():
+    hundred = encoding_of(k=[f"town {number % 100}" for number in range(400)])
+    assert len(hundred.labels) == 100
+    cells = [f"street {number % 400}" for number in range(1600)] + ["street 399"] * 9
+    streets = encoding_of(k=cells)
+    assert len(streets.labels) == 300
+    assert "k = street 399" in streets.labels
+
+
+def test_cells_far_from_the_training_range_are_named_one_by_one():
+    generator = np.random.default_rng(0)
+    width = generator.uniform(10, 20, size=300)
+    width[0] = 1e6  # a wrong cell does not stretch the range
+    encoding = encoding_of(width=width, k=["x", "y", "z"] * 100)
+    new = pd.DataFrame({"width": [15.0, 30.0, 20.5, -5.0], "k": ["x", "y", "w", None]})
+    usual, wide, unseen, low = encoding.strange_cells(new)
+    assert usual == ""
+    assert wide.startswith("width = 30, trained on 10")
+    assert unseen == "k = 'w', not a known value"
+    assert low.startswith("width = -5,")
+
+
 def test_identifiers_are_row_numbers_or_named_so():
     count = 50
     mixed = np.random.default_rng(0).permutation(count) * 7

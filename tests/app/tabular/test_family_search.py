@@ -2,10 +2,13 @@ import numpy as np
 import pytest
 import torch
 
+from proxlin.app.tabular.additive import Ramps
 from proxlin.app.tabular.columns import ColumnRoles
 from proxlin.app.tabular.family_search import fit_families
+from proxlin.app.tabular.folds import FoldedTable
 from proxlin.app.tabular.jury import Jury
 from proxlin.app.tabular.regressor_state import regressor_state, restore_regressor
+from proxlin.app.tabular.shrinkage import Shrinkage, ShrinkageSearch
 
 
 def roles(count):
@@ -101,6 +104,45 @@ def test_a_level_that_was_seen_seldom_is_shrunk_towards_the_rest():
     assert abs(float(rare[0])) < 1.5
     (unseen,) = model.predict(np.zeros((1, 3)))
     assert abs(float(unseen[0])) < 0.3
+
+
+def test_levels_that_say_nothing_are_charged_more_than_curves_that_do():
+    generator = np.random.default_rng(0)
+    levels = np.eye(60)[generator.integers(60, size=300)]
+    number = generator.normal(size=(300, 1))
+    z = 3 * number + generator.normal(size=(300, 1))
+    columns = ColumnRoles(np.array([0]), (np.arange(1, 61),))
+    table = FoldedTable(
+        np.hstack([number, levels]), z, columns, units=lambda z: z, seed=0, seconds=None
+    )
+    straight = Ramps(tuple(np.empty(0) for _ in range(61)))
+    model = ShrinkageSearch(table, straight).fit().of_all
+    assert model.levels < 1
+    assert np.abs(model.coef[1:]).max() < 0.2
+    assert model.coef[0, 0] == pytest.approx(3, abs=0.2)
+
+
+def test_a_few_columns_of_many_are_found_by_their_ranks():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(350, 300))
+    truth = 2 * x[:, 0] - x[:, 1]
+    z = truth + 0.3 * generator.normal(size=350)
+    z[:30] += 40
+    table = FoldedTable(x[:150], z[:150, None], roles(300), units=lambda z: z, seed=0, seconds=None)
+    straight = Ramps(tuple(np.empty(0) for _ in range(300)))
+    search = ShrinkageSearch(table, straight)
+    model = search.fit().of_all
+    assert model.focus > 0
+    even = search.fit(Shrinkage(model.redescending, 0.1)).of_all
+    errors = [np.abs(m.predict(x[150:])[:, 0] - truth[150:]).mean() for m in (model, even)]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_a_second_fit_takes_the_shrinkage_of_the_first(model, product):
+    x, z, _ = product
+    again = fit_families(x[:300], z[:300], roles(3), families=model.taking_part, like=model)
+    for name, member in again.straight.items():
+        assert Shrinkage.of(member) == Shrinkage.of(model.straight[name])
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ _KEPT = "Interrupted: no model was written; the same command goes on from the ch
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV, Parquet or ARFF.", show_default=False)],
+    table: Annotated[Path, typer.Argument(help="CSV, Excel, Parquet or ARFF.", show_default=False)],
     *,
     targets: Annotated[
         str | None, typer.Option(help="Columns to predict, such as price,rent. Without: outliers.")

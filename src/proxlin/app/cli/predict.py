@@ -18,7 +18,7 @@ from proxlin.errors import InvalidInputError
 
 def predict(
     folder: Annotated[Path, typer.Argument(help="What proxlin fit wrote.", show_default=False)],
-    table: Annotated[Path, typer.Argument(help="CSV, Parquet or ARFF.", show_default=False)],
+    table: Annotated[Path, typer.Argument(help="CSV, Excel, Parquet or ARFF.", show_default=False)],
     *,
     ids: Annotated[
         str | None, typer.Option("--id", help="Columns to copy, to join by: name,street.")
@@ -37,7 +37,8 @@ def predict(
     """Predictions for the rows of a table: row number, --id columns, predictions.
 
     Columns may come in any order. Where the table has the targets too, or the model has none, each
-    row gets its outlier score.
+    row gets its outlier score. Cells far from all that was trained on are named in a column
+    'caveat', if there are any.
     """
     check_output(out)
     if interval is not None:
@@ -64,6 +65,14 @@ def predict(
             predictions["outlier score"] = judged.scores
             predictions = predictions.rename(
                 columns={name: f"predicted {name}" for name in model.target_names}
+            )
+        strange = model.encoding.strange_cells(rows.frame) if model.target_names else []
+        count = sum(map(bool, strange))
+        if count:
+            predictions["caveat"] = strange
+            notes.append(
+                f"{count:,} row(s) hold cells far from all that the model was trained on: their"
+                " predictions are guesses. The column 'caveat' names the cells."
             )
     for name in reversed(wanted):
         if name not in predictions:

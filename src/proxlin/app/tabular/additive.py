@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from proxlin.app.tabular.columns import Matrix, Vector
 
 KNOTS = 12  # ramps of a column, at most
-STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)  # of the ridge, strong first
+STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)  # of the ridge, strong first
 
 _ROWS_A_KNOT = 25
 _TAIL = 0.01  # share of the cells beyond the outer quantiles
@@ -25,6 +26,7 @@ _BROKEN = 0.5  # of the first start's median error, below which the second one t
 _FLOOR = 1e-9  # of the targets' scale: residuals below it count as none
 _ROUGH, _FINE = 1e-2, 1e-6  # duality gap, relative, while fits are compared and at the end
 _STEPS, _ROUNDS = 60, 8
+_DAMPED = 0.1  # share of the upper quadratic's curvature beyond the bend
 _CHUNK = 32_768  # rows of one prediction
 
 
@@ -83,6 +85,8 @@ class AdditiveModel:
     strength: float
     redescending: bool  # whether rows far out lose their weight, or count as in an absolute error
     gap: float  # how far the objective is from its minimum at most, relative; rows as weighted
+    levels: float = 1.0  # allowance of the levels of categories
+    focus: float = 0.0  # power of a column's rank correlation with the target in its allowance
 
     @classmethod
     def path(
@@ -93,23 +97,28 @@ class AdditiveModel:
         strengths: Sequence[float] = STRENGTHS,
         *,
         redescending: bool = True,
+        allowance: Vector | None = None,
         fine: bool = False,
-    ) -> list[AdditiveModel]:
-        """One model for each strength of the ridge, each begun at the one before."""
+    ) -> Iterator[AdditiveModel]:
+        """One model for each strength of the ridge, each begun at the one before.
+
+        A column of x with allowance a is charged strength/a^2.
+        """
         rows = ramps.apply(x)
+        width = np.ones(rows.shape[1]) if allowance is None else allowance[ramps.owners]
+        rows *= width
         basis = _row_basis(rows)
         inside = rows if basis is None else rows @ basis
         start: Matrix | None = None
-        models = []
+        tol = _FINE if fine else _ROUGH
         for strength in strengths:
-            tol = _FINE if fine else _ROUGH
             if redescending:
                 start, gap = _robust_ridge(inside, z, strength, start, tol)
             else:
                 start, gap = _convex_ridge(inside, z, strength, start, tol)
             coef = start[:-1] if basis is None else basis @ start[:-1]
-            models.append(cls(ramps, coef, start[-1], strength, redescending, gap))
-        return models
+            coef = coef * width[:, None]
+            yield cls(ramps, coef, start[-1], strength, redescending, gap)
 
     def predict(self, x: Matrix) -> Matrix:
         """(rows, targets)."""
@@ -129,8 +138,8 @@ class AdditiveModel:
         lengths = [len(knots) for knots in self.ramps.knots]
         arrays = {"knots": np.concatenate([np.empty(0), *self.ramps.knots]), "coef": self.coef}
         arrays |= {"lengths": np.array(lengths), "intercept": self.intercept}
-        values = {"strength": self.strength, "redescending": self.redescending, "gap": self.gap}
-        return values, arrays
+        names = ("strength", "redescending", "gap", "levels", "focus")
+        return {name: getattr(self, name) for name in names}, arrays
 
     @classmethod
     def restore(cls, values: dict[str, Any], arrays: dict[str, Any]) -> AdditiveModel:
@@ -141,7 +150,7 @@ class AdditiveModel:
         ramps = Ramps(tuple(np.split(arrays["knots"], ends[:-1])))
         if arrays["coef"].shape != (len(ramps.owners), len(arrays["intercept"])):
             raise ValueError("the coefficients are not as many as the ramps")
-        names = ("strength", "redescending", "gap")
+        names = ("strength", "redescending", "gap", "levels", "focus")
         return cls(ramps, arrays["coef"], arrays["intercept"], *(values[name] for name in names))
 
 
@@ -249,7 +258,12 @@ class _HuberRidge:
     bend: float
 
     def solve(self, beta: Matrix, tol: float) -> tuple[Matrix, float]:
-        """To a relative duality gap; every step minimises a quadratic that touches h from above."""
+        """To a relative duality gap, by damped Newton steps.
+
+        Rows beyond the bend have no curvature; they get a share of that of the quadratic which
+        touches h from above there. If a step does not lower the objective they get all of it, and
+        then it must.
+        """
         beta = beta.copy()
         used = self.weights > 0
         rows = self.a if used.all() else self.a[used]
@@ -258,28 +272,43 @@ class _HuberRidge:
         ridge[-1] = 1e-12
         worst = 0.0
         for target, z in enumerate(self.z[used].T):
-            gap = np.inf
+            point, share = beta[:, target], 1.0
+            residuals = z - rows @ point[:-1] - point[-1]
+            objective, gap = self._measure(rows, z, weights, point[:-1], residuals)
             for _ in range(_STEPS):
-                residuals = z - rows @ beta[:-1, target] - beta[-1, target]
-                gap = self._gap(rows, z, weights, beta[:-1, target], residuals)
                 if gap <= tol:
                     break
-                curvature = weights / np.maximum(np.abs(residuals), self.bend)
-                moved = rows * curvature[:, None]
+                size = np.abs(residuals)
+                curvature = weights / np.maximum(size, self.bend)
+                pull = np.append(rows.T @ (curvature * residuals), curvature @ residuals)
+                pull -= ridge * point
+                curvature[size > self.bend] *= share
+                half = np.sqrt(curvature)
+                moved = rows * half[:, None]
                 system = np.empty((len(ridge),) * 2)
-                system[:-1, :-1] = rows.T @ moved
-                system[-1, :-1] = system[:-1, -1] = moved.sum(axis=0)
+                system[:-1, :-1] = moved.T @ moved
+                system[-1, :-1] = system[:-1, -1] = half @ moved
                 system[-1, -1] = curvature.sum()
                 system[np.diag_indices_from(system)] += ridge
-                beta[:, target] = np.linalg.solve(system, np.append(moved.T @ z, curvature @ z))
+                step = _solved(system, pull)
+                ahead = residuals - rows @ step[:-1] - step[-1]
+                reached, near = self._measure(rows, z, weights, point[:-1] + step[:-1], ahead)
+                if reached > objective and share < 1:
+                    share = 1.0
+                    continue
+                point, residuals, share = point + step, ahead, _DAMPED
+                objective, gap = reached, near
+            beta[:, target] = point
             worst = max(worst, gap)
         return beta, worst
 
-    def _gap(self, a: Matrix, z: Vector, weights: Vector, beta: Vector, r: Vector) -> float:
-        """Objective minus the bound that u = h'(r) proves, as a share of the objective.
+    def _measure(
+        self, a: Matrix, z: Vector, weights: Vector, beta: Vector, r: Vector
+    ) -> tuple[float, float]:
+        """The objective, and by how much at most it is above its minimum, as a share of it.
 
         For weights of sum 1, |u| <= 1 and sum w u = 0 the minimum is at least
-        sum_i w_i (u_i z_i - bend u_i^2 / 2) - ||A^T (w u)||^2 / (2 strength).
+        sum_i w_i (u_i z_i - bend u_i^2 / 2) - ||A^T (w u)||^2 / (2 strength); here u = h'(r).
         """
         bend, size = self.bend, np.abs(r)
         loss = np.where(size <= bend, r**2 / (2 * bend), size - bend / 2)
@@ -290,7 +319,18 @@ class _HuberRidge:
         pull = a.T @ (weights * dual)
         bound = float(weights @ (dual * z - bend * dual**2 / 2))
         bound -= float(pull @ pull) / (2 * self.strength)
-        return max(0.0, objective - bound) / max(objective, _FLOOR)
+        return objective, max(0.0, objective - bound) / max(objective, _FLOOR)
+
+
+def _solved(system: Matrix, right: Vector) -> Vector:
+    """The solution of a positive definite system; of one that is hardly so, damped by rounding."""
+    try:
+        factor = cho_factor(system, check_finite=False)
+    except LinAlgError:
+        system[np.diag_indices_from(system)] += _FLOOR * np.trace(system)
+        factor = cho_factor(system, check_finite=False)
+    solution: Vector = cho_solve(factor, right, check_finite=False)
+    return solution
 
 
 def _row_basis(rows: Matrix) -> Matrix | None:

@@ -17,10 +17,12 @@ from proxlin.app.tabular.numbers import Numbers, TextCells, find_numbers, read_n
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scaling import RobustScaling
 
-MOST_LEVELS = 50
+MOST_LEVELS = 300  # of one category, the most frequent ones
 
-_ROWS_A_LEVEL = 2  # on average, or the column tells rows apart instead of grouping them
+_LEVEL_CELLS = 50_000_000  # rows times levels beyond which fewer levels are kept, at least 50
+_GROUPED = 0.5  # share of the cells in levels that are kept, or the column tells rows apart
 _RARE = 3  # levels with fewer rows teach nothing and count as never seen
+_TAIL = 0.01  # share of the cells on each side that does not set the usual range
 _LEAST_SCALE = 1e-30  # of the farthest cell, so that scaled numbers can be squared
 _INDICATED = 0.01  # share of missing cells from which on a column gets an indicator
 _IDENTIFIER = re.compile(r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$|^[a-z]id$")
@@ -109,7 +111,10 @@ def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: 
     fill = float(np.quantile(observed, 0.5, method="inverted_cdf"))
     center, scale = robust_scaling(observed)
     indicator = indicators and share >= _INDICATED
-    learned.columns.append(NumberColumn(name, numbers.reading, center, scale, fill, indicator))
+    low, high = _usual_range(observed)
+    learned.columns.append(
+        NumberColumn(name, numbers.reading, center, scale, fill, indicator, low=low, high=high)
+    )
     learned.notes += _reading_notes(name, numbers)
     if indicator:
         learned.notes.append(
@@ -147,13 +152,15 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     ):  # fmt: skip
         if count:
             counts[text] = counts.get(text, 0) + int(count)
-    if len(counts) > MOST_LEVELS or len(counts) * _ROWS_A_LEVEL > filled:
+    most = min(MOST_LEVELS, max(50, _LEVEL_CELLS // len(column)))
+    frequent = sorted(counts, key=lambda level: (-counts[level], level))[:most]
+    levels = tuple(sorted(level for level in frequent if counts[level] >= _RARE))
+    if sum(counts[level] for level in levels) < _GROUPED * filled:
         learned.notes.append(
             f"{name!r} is left out: it is text with {len(counts):,} different values in"
-            f" {filled:,} cells, more than categories have.{dates}"
+            f" {filled:,} cells, most of them too rare for categories.{dates}"
         )
         return
-    levels = tuple(sorted(level for level, count in counts.items() if count >= _RARE))
     missing = len(column) - filled
     if len(levels) + (missing >= _RARE) < 2:
         learned.notes.append(
@@ -164,8 +171,16 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     rare = len(counts) - len(levels)
     note = f"{name!r} is a category with {len(levels)} values, one column each"
     note += f"; {missing:,} missing cell(s) are one more" if missing >= _RARE else ""
-    note += f"; {rare} value(s) in fewer than {_RARE} rows count as none of them" if rare else ""
+    note += f"; {rare} rarer value(s) count as none of them" if rare else ""
     learned.notes.append(f"{note}.{dates}")
+
+
+def _usual_range(values: Vector) -> tuple[float, float]:
+    """From the least to the largest of the values, but for those that lie far out."""
+    low, high = np.quantile(values, (_TAIL, 1 - _TAIL))
+    if low < high:
+        values = values[(values >= 2 * low - high) & (values <= 2 * high - low)]
+    return float(values.min()), float(values.max())
 
 
 def robust_scaling(values: Vector) -> tuple[float, float]:

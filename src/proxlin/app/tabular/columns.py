@@ -20,6 +20,8 @@ Content = float | str  # of a cell, for people and files
 MISSING = "missing"
 
 _SMALLEST, _LARGEST_LOG = 1e-300, 600.0  # of targets on a log scale
+_OUTSIDE = 0.1  # of the training range, by which a cell must lie beyond it
+_UNSEEN, _GONE = -1, -2  # instead of the place of a level
 _FARTHEST = 1e6  # scaled numbers beyond it are cut there, so that a net's float32 can square them
 
 
@@ -34,6 +36,8 @@ class NumberColumn:
     fill: float  # the training median
     indicator: bool = False  # whether a second number says that the cell was missing
     log: bool = False  # whether the logarithm is scaled, for skewed targets
+    low: float | None = None  # the usual range of the training cells
+    high: float | None = None
 
     @property
     def labels(self) -> list[str]:
@@ -82,6 +86,20 @@ class NumberColumn:
         """What the numbers of one row stand for."""
         return _content(float(self.plain(encoded[:1])[0]), self.reading)
 
+    def strange(self, column: pd.Series[Any]) -> dict[int, str]:
+        """By the place of its row, what is said of each cell far outside the training range."""
+        if self.low is None or self.high is None:
+            return {}
+        values = read_numbers(column, self.reading).values
+        slack = _OUTSIDE * (self.high - self.low)
+        beyond = (values < self.low - slack) | (values > self.high + slack)
+        low, high = (show_number(end, self.reading) for end in (self.low, self.high))
+        return {
+            int(row): f"{self.name} = {show_number(float(values[row]), self.reading)}, trained on"
+            f" {low} to {high}"
+            for row in np.flatnonzero(beyond)
+        }
+
     def as_read(self, column: pd.Series[Any]) -> list[Content]:
         """The cells as they were read; as they were written where that is no number."""
         written = as_written(column)
@@ -116,22 +134,38 @@ class CategoryColumn:
         cells = TextCells.of(column)
         if cells is None:
             return encoded, [f"{self.name!r}: no cell holds a plain value; none counts."]
-        places = {level: place for place, level in enumerate(self.levels)}
-        where = np.array([*(places.get(text, -1) for text in cells.texts), -2])
-        at = np.where(cells.codes < 0, -2, where[cells.codes])
+        at = self._places(cells)
         rows = np.flatnonzero(at >= 0)
         encoded[rows, at[rows]] = 1.0
         if self.missing:
-            encoded[at == -2, -1] = 1.0
-        unseen = int((at == -1).sum())
+            encoded[at == _GONE, -1] = 1.0
+        unseen = int((at == _UNSEEN).sum())
         notes = []
         if unseen:
-            example = cells.texts[int(cells.codes[np.argmax(at == -1)])]
+            example = cells.texts[int(cells.codes[np.argmax(at == _UNSEEN)])]
             notes.append(
                 f"{self.name!r}: {unseen:,} cell(s) such as {example[:40]!r} are of no category"
                 " that the model knows; they count as none of them."
             )
         return encoded, notes
+
+    def strange(self, column: pd.Series[Any]) -> dict[int, str]:
+        """By the place of its row, what is said of each cell that is none of the levels."""
+        cells = TextCells.of(column)
+        if cells is None:
+            return {}
+        return {
+            int(
+                row
+            ): f"{self.name} = {cells.texts[int(cells.codes[row])][:40]!r}, not a known value"
+            for row in np.flatnonzero(self._places(cells) == _UNSEEN)
+        }
+
+    def _places(self, cells: TextCells) -> Indices:
+        """The level of each cell, or that it is none of them, or missing."""
+        places = {level: place for place, level in enumerate(self.levels)}
+        where = np.array([*(places.get(text, _UNSEEN) for text in cells.texts), _GONE])
+        return np.where(cells.codes < 0, _GONE, where[cells.codes])
 
     def expected(self, encoded: Vector) -> Content:
         """The likeliest level of one row."""

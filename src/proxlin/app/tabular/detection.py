@@ -12,6 +12,7 @@ from proxlin.app.tabular.columns import Content, Matrix, NumberColumn
 from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
 from proxlin.app.tabular.fit_drawings import score_drawing
+from proxlin.app.tabular.fit_report import remarks_section
 from proxlin.app.tabular.model import Judgement, Misfit, OddCell
 from proxlin.app.tabular.numbers import read_numbers
 from proxlin.errors import InvalidInputError
@@ -130,8 +131,7 @@ def detection_report(found: Detection, source: str, command: str) -> str:
     if columns:
         title = "Columns that are to blame most often"
         sections.append(Section(title, [Table(title, ("column", "odd rows"), columns)]))
-    done = "\n\n".join(found.notes) or "Nothing had to be done."
-    sections.append(Section("What was done to the table", [Text(done)], folded=True))
+    sections.append(remarks_section(found.notes))
     sections.append(Section("What was run", [Code(command)], folded=True))
     lead = f"{count:,} of {rows:,} rows ({count / rows:.1%}) do not go with the others."
     tiles = {"odd rows": f"{count:,}", "rows": f"{rows:,}", "cut-off": show_figure(found.cutoff)}

@@ -67,6 +67,14 @@ class TableEncoding:
             notes += remarks
         return encoded, notes
 
+    def strange_cells(self, frame: pd.DataFrame) -> list[str]:
+        """For each row, the cells far from all that was trained on; empty for most."""
+        rows: dict[int, list[str]] = {}
+        for column in self.features:
+            for row, text in column.strange(frame[column.name]).items():
+                rows.setdefault(row, []).append(text)
+        return ["; ".join(rows.get(row, ())) for row in range(len(frame))]
+
     def read_targets(self, frame: pd.DataFrame) -> Matrix:
         """The targets (rows, targets) in their own units, NaN where missing."""
         targets = np.empty((len(frame), len(self.targets)))

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from proxlin.app.tabular.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.columns import NumberColumn, Vector
+from proxlin.app.tabular.columns import Column, NumberColumn, Vector, show_number
 from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.app.tabular.model import Judgement
 from proxlin.app.tabular.table_regressor import TableRegressor
@@ -42,7 +44,7 @@ def predicted_against_actual(summary: FitSummary) -> Picture:
         limits = (low - edge, high + edge)
         axes.axline((low, low), slope=1, color=MUTED, linewidth=0.8)
         axes.scatter(x[good], y[good], s=8, color=BLUE, alpha=0.5, label="fits")
-        inside = np.clip(y[bad], *limits)
+        inside = np.clip(y[bad], low - 0.7 * edge, high + 0.7 * edge)
         axes.scatter(x[bad], inside, s=20, color=ORANGE, marker="x", label="outlier")
         axes.set_xlim(*limits)
         axes.set_ylim(*limits)
@@ -87,7 +89,7 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
             )
             axes.set_ylabel("")
             axes.set_xlabel(literal(f"{name[:30]}: changes {unit} by"), color=MUTED, fontsize=9)
-        plain_ticks(axes.xaxis, *([axes.yaxis] if isinstance(column, NumberColumn) else []))
+        _name_ticks(axes, column)
         figures.append(figure)
     if not figures:
         return None
@@ -98,6 +100,19 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
         " values.",
         alt="Curves and bars of the effect of single columns.",
     )
+
+
+def _name_ticks(axes: Axes, column: Column) -> None:
+    """Dates and yes or no below in words, all else in plain numbers."""
+    plain_ticks(axes.xaxis)
+    if not isinstance(column, NumberColumn):
+        return
+    plain_ticks(axes.yaxis)
+    if column.reading.form == "date":
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+        axes.xaxis.set_major_formatter(lambda value, _: show_number(value, column.reading))
+    elif column.reading.form == "truth":
+        axes.set_xticks([0, 1], ["no", "yes"])
 
 
 def _effect(additive: AdditiveModel, place: int, points: Vector) -> Vector:
@@ -146,6 +161,7 @@ def score_drawing(judged: Judgement, rows: NDArray[Any], cutoff: float) -> Pictu
     axes.axhline(cutoff, color=ORANGE, linewidth=0.8, linestyle="--")
     if np.nanmax(judged.scores[some], initial=0.0) > 4 * cutoff:
         axes.set_yscale("symlog", linthresh=2 * cutoff)
+        axes.yaxis.set_major_locator(FixedLocator([0, *(10.0**k for k in range(1, 16))]))
     axes.legend(loc="best", fontsize=8, frameon=False)
     plain_ticks(axes.xaxis, axes.yaxis)
     thinned = "" if len(some) == len(rows) else f" Of {len(rows):,} rows {len(some):,} are drawn."

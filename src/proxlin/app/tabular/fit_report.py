@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
 
 from proxlin.app.tabular.columns import NumberColumn, show_number
 from proxlin.app.tabular.fit_drawings import (
@@ -49,7 +50,7 @@ def fit_report(summary: FitSummary, command: str) -> str:
     if curve is not None:
         status = str(summary.fitted.tested.estimator.result_.status)
         sections.append(Section("Training", [Text(status), curve]))
-    sections += [_columns(summary), _remarks(summary), _run(summary, command)]
+    sections += [_columns(summary), remarks_section(summary.fitted.notes), _run(summary, command)]
     what = ", ".join(model.target_names) or "all columns"
     title = f"{summary.source}: {'what belongs together' if rebuilt else what}"
     report = Report(title, lead(summary), sections, Tiles(_tiles(summary)))
@@ -155,10 +156,10 @@ def _columns(summary: FitSummary) -> Section:
     return Section("The columns", [used], folded=True)
 
 
-def _remarks(summary: FitSummary) -> Section:
+def remarks_section(notes: Sequence[str]) -> Section:
     """Everything that was done to the table, column by column."""
     rows: list[tuple[Field, ...]] = []
-    for note in summary.fitted.notes:
+    for note in notes:
         about = _ABOUT.fullmatch(note)
         rows.append((about["name"], about["start"] + about["rest"]) if about else ("", note))
     rows = rows or [("", "Nothing had to be done.")]
@@ -206,7 +207,7 @@ def _importances(summary: FitSummary) -> list[Section]:
     if not shares:
         return []
     top = [(name, share) for name, share in shares.items() if share > 0][:_MOST_IMPORTANT]
-    rows: list[tuple[Field, ...]] = [(name, f"{share:+.0%}") for name, share in top]
+    rows: list[tuple[Field, ...]] = [(name, f"{share:+,.0%}") for name, share in top]
     table = Table(
         "By how much the error grows when a column is shuffled",
         ("column", "error"),

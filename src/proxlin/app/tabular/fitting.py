@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,12 +24,15 @@ from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
 from proxlin.app.tabular.family_search import fit_families
 from proxlin.app.tabular.fit_settings import FEW_ROWS, FitSettings
+from proxlin.app.tabular.folds import MOST_ROWS
 from proxlin.app.tabular.model import TableModel, bounded
 from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.app.tabular.target_scale import choose_target_scales
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.state import estimator_state, restore_estimator
 from proxlin.run.result import Callback
+
+_FIRST = 0.6  # share of the time for the choice; the rest is for fitting it to all rows
 
 RowNumbers = NDArray[np.intp]
 Tell = Callable[[str], None]
@@ -77,6 +81,7 @@ def fit_table(
     `test` has the test rows; without it a share of the rows is held out. `tell` hears the name of
     each stage as it begins, the callbacks how the training of a net goes on.
     """
+    began = time.monotonic()
     tell("looking at the columns")
     whole = RawTable.of(table)
     notes = list(whole.notes)
@@ -111,16 +116,26 @@ def fit_table(
         encoding = replace(encoding, targets=on_scales)
         notes += remarks
     tell("training")
-    estimator, remarks = _estimator(encoding, train, settings, tell=tell, callbacks=callbacks)
+    first_share = None if settings.seconds is None else _FIRST * settings.seconds
+    estimator, remarks = _estimator(
+        encoding, train, settings, tell=tell, callbacks=callbacks, seconds=first_share
+    )
     notes += remarks
     tested = final = TableModel.of(estimator, encoding, train.encoded)
-    if test is None and len(test_rows) and settings.kind not in ("mlp", "autoencoder"):
+    if test is not None or not len(test_rows) or settings.kind in ("mlp", "autoencoder"):
+        return Fitted(final, tested, settings, train, held, tested_on, tuple(notes))
+    if isinstance(estimator, TableRegressor) and len(train.rows) >= MOST_ROWS:
+        tested_on += f" No model sees more than {MOST_ROWS:,} rows: it was not fitted again."
+    else:
         tell("fitting to all rows")
         everything = _joined(train, held)
-        among = _taking_part(estimator)
+        left = None
+        if settings.seconds is not None:
+            left = max(settings.seconds - (time.monotonic() - began), 0.1 * settings.seconds)
         estimator, _ = _estimator(
-            encoding, everything, settings, tell=tell, callbacks=callbacks, among=among
-        )
+            encoding, everything, settings,
+            tell=tell, callbacks=callbacks, seconds=left, like=estimator,
+        )  # fmt: skip
         final = TableModel.of(estimator, encoding, everything.encoded)
         tested_on += " The saved model was fitted to all of these rows afterwards."
     return Fitted(final, tested, settings, train, held, tested_on, tuple(notes))
@@ -133,20 +148,22 @@ def _estimator(
     *,
     tell: Tell,
     callbacks: Sequence[Callback],
-    among: Sequence[str] | None = None,
+    seconds: float | None,
+    like: Any = None,
 ) -> tuple[Any, list[str]]:
-    """The fitted estimator, and what was decided for it."""
+    """The fitted estimator, and what was decided for it; `like` was fitted to some of the rows."""
     if settings.families:
         sizes = np.array([residual_scale(column - np.median(column)) for column in rows.targets.T])
         model = fit_families(
             rows.encoded,
             encoding.scale_targets(rows.targets),
             encoding.roles,
-            families=settings.families if among is None else among,
+            families=settings.families if like is None else like.taking_part,
             units=lambda scaled: encoding.plain_targets(scaled) / sizes,
             seed=settings.seed,
-            seconds=None if settings.seconds is None else settings.seconds / 2,
+            seconds=seconds,
             tell=tell,
+            like=like,
         )
         return model, list(model.notes)
     estimator, notes = settings.estimator(*rows.encoded.shape)
@@ -160,13 +177,6 @@ def _estimator(
     # As it will come back from the disk, so that it predicts the same bits.
     restored = restore_estimator(*estimator_state(estimator))
     return restored, [*notes, *estimator.result_.remarks]
-
-
-def _taking_part(estimator: Any) -> list[str] | None:
-    """The families that have a weight: only those are fitted again."""
-    if not isinstance(estimator, TableRegressor):
-        return None
-    return [name for name, weight in estimator.weights.items() if weight]
 
 
 def _joined(train: EncodedRows, held: EncodedRows) -> EncodedRows:

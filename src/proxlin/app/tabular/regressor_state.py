@@ -21,7 +21,12 @@ from proxlin.estimators import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import estimator_state, restore_estimator
 
-_BARE = {"strength": 0.0, "redescending": True, "gap": 0.0}  # of a model that only has ramps
+_BARE = {
+    "strength": 0.0,
+    "redescending": True,
+    "gap": 0.0,
+    "levels": 1.0,
+}  # of a model that only has ramps
 _OF_TRAINING = ("outlier_scores", "outliers", "row_weights")  # not kept of nets
 
 

@@ -128,10 +128,20 @@ class TableRegressor:
         return ChoiceResult(status, best, sum(map(len, self.members.values())), self.seconds)
 
     @property
+    def taking_part(self) -> list[str]:
+        """The families that have a weight."""
+        return [name for name, weight in self.weights.items() if weight]
+
+    @property
+    def straight(self) -> dict[str, AdditiveModel]:
+        """The linear and the additive model of all rows, as far as they were fitted."""
+        members = {n: self.members[n][0] for n in ("linear", "additive") if n in self.members}
+        return {n: m for n, m in members.items() if isinstance(m, AdditiveModel)}
+
+    @property
     def additive(self) -> AdditiveModel | None:
         """The additive model of all rows, if one was fitted."""
-        members = self.members.get("additive")
-        return members[0] if members else None  # type: ignore[return-value]
+        return self.straight.get("additive")
 
 
 def tree_columns(x: Matrix, base: AdditiveModel, roles: ColumnRoles, target: int) -> Matrix:

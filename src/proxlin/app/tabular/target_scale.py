@@ -71,8 +71,10 @@ def _held_out_errors(
         for part in parts:
             rest = np.setdiff1d(order, part)
             for mode in (True, False):
-                (model,) = AdditiveModel.path(
-                    x[rest], z[rest, None], ramps, (_STRENGTH,), redescending=mode
+                model = next(
+                    AdditiveModel.path(
+                        x[rest], z[rest, None], ramps, (_STRENGTH,), redescending=mode
+                    )
                 )
                 away[mode].append(plain(z[part]) - plain(model.predict(x[part])[:, 0]))
         residuals.append([np.concatenate(parts) for parts in away.values()])
