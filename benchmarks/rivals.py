@@ -200,7 +200,8 @@ def _assign(problem: Problem, leaves: list[Tensor], point: Tensor) -> None:
             leaf.copy_(part.reshape(leaf.shape))
 
 
-def _adam(leaves: list[Tensor], rate: float) -> Optimizers:
+def adam(leaves: list[Tensor], rate: float) -> Optimizers:
+    """torch.optim.Adam."""
     return [torch.optim.Adam(leaves, lr=rate)]
 
 
@@ -325,7 +326,7 @@ def rivals_for(problem: Problem) -> dict[str, list[Any]]:
     """Each rival with the settings of which the best counts."""
     usual = (1e-3, 3e-3, 1e-2)
     families = {
-        "adam": (_adam, usual),
+        "adam": (adam, usual),
         "adamw": (_adamw, usual),
         "muon": (_muon, usual),
         "soap": (_extra("SOAP"), usual),

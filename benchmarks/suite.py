@@ -56,7 +56,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Every problem, autoencoders first, those aside last."""
+    """Every problem, those of newer kinds first, those aside last."""
     images = [
         Case(
             f"{data} p={p:g} outliers={ratio:g}",
@@ -67,7 +67,9 @@ def cases() -> list[Case]:
         for p in (1.0, 1.5, 2.0)
         for ratio in (0.0, 0.1, 0.3)
     ]
+    newer = _newer()
     return [
+        *(case for case in newer if not case.aside),
         *images,
         Case("deep conv autoencoder p=1", _deep_images, autoencoder=True),
         Case("wide mlp autoencoder p=2", _wide_images, autoencoder=True),
@@ -76,7 +78,7 @@ def cases() -> list[Case]:
         Case("atp1d mlp p=1 corrupted", partial(_table, "atp1d")),
         Case("linear l1", _linear),
         Case("non-negative factors p=2", _factors),
-        *_newer(),
+        *(case for case in newer if case.aside),
     ]
 
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from proxlin import Problem
 from proxlin.methods.curvature import DenseCurvature, LayeredCurvature, curvature_for, layer_pieces
-from proxlin.methods.curvature.layered import KroneckerBlock, UnitBlocks
+from proxlin.methods.curvature.layered import KroneckerBlock, Side, UnitBlocks
 from proxlin.terms.layout import Layout
 
 
@@ -85,8 +85,8 @@ def test_kronecker_block_is_exact_for_a_kronecker_product():
     b = torch.randn(4, 4, generator=generator, dtype=torch.float64)
     left, right = a @ a.T + torch.eye(3), b @ b.T + torch.eye(4)
     block = KroneckerBlock(3, 4, a)
-    block.left.copy_(left * right.trace())  # E[V V^T]
-    block.right.copy_(right * left.trace())  # E[V^T V]
+    block.left.matrix[0].copy_(left * right.trace())  # E[V V^T]
+    block.right.matrix[0].copy_(right * left.trace())  # E[V^T V]
     dense = torch.kron(left, right)
     g = torch.randn(12, generator=generator, dtype=torch.float64)
     block.factor(1e-14, torch.zeros(3, 4, dtype=torch.float64))
@@ -102,8 +102,8 @@ def test_kronecker_damping_is_at_least_what_was_asked_for():
     b = torch.randn(4, 2, generator=generator, dtype=torch.float64)
     left, right = a @ a.T, b @ b.T  # right is singular
     block = KroneckerBlock(3, 4, a)
-    block.left.copy_(left * right.trace())
-    block.right.copy_(right * left.trace())
+    block.left.matrix[0].copy_(left * right.trace())
+    block.right.matrix[0].copy_(right * left.trace())
     block.factor(0.2, torch.full((3, 4), 0.3, dtype=torch.float64))
     inverse = torch.stack([block.solve(e.view(3, 4)).flatten() for e in torch.eye(12).double()])
     dense = torch.kron(left, right)
@@ -111,8 +111,8 @@ def test_kronecker_damping_is_at_least_what_was_asked_for():
     # The least is reached where both factors vanish; here the left one does not.
     asked = 0.2 * float(dense.diagonal().mean()) + 0.3
     assert float(added.min()) >= asked * (1 - 1e-9)
-    block.left.copy_(torch.diag(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)))
-    block.right.copy_(torch.diag(torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)))
+    block.left.matrix[0].copy_(torch.diag(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)))
+    block.right.matrix[0].copy_(torch.diag(torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)))
     block.factor(0.0, torch.full((3, 4), 0.3, dtype=torch.float64))
     corner = torch.zeros(3, 4, dtype=torch.float64)
     corner[2, 3] = 1.0
@@ -126,7 +126,7 @@ def test_kronecker_average_converges_to_the_product():
     samples = a @ torch.randn(40_000, 2, 3, generator=generator) @ b
     block = KroneckerBlock(2, 3, a)
     block.add(samples, 1.0)
-    estimate = torch.kron(block.left, block.right) / block.trace()
+    estimate = torch.kron(block.left.matrix[0], block.right.matrix[0]) / block.trace()
     torch.testing.assert_close(estimate, torch.kron(a @ a.T, b @ b), atol=0.08, rtol=0.05)
 
 
@@ -175,8 +175,8 @@ def test_slices_of_wide_probes_average_to_the_whole():
     sliced = KroneckerBlock(256, 384, v)
     for _ in range(2):  # 256 = 2 * 128: every second column or row, the others the next time
         sliced.add(v, 1.0 / (sliced.turn + 1))
-    torch.testing.assert_close(sliced.left, (v @ v.mT).mean(0), rtol=1e-4, atol=1e-2)
-    torch.testing.assert_close(sliced.right, (v.mT @ v).mean(0), rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(sliced.left.matrix[0], (v @ v.mT).mean(0), rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(sliced.right.matrix[0], (v.mT @ v).mean(0), rtol=1e-4, atol=1e-2)
 
 
 @pytest.mark.parametrize("shape", [(40, 50), (4, 50), (50, 4)])
@@ -198,3 +198,23 @@ def test_structure_follows_the_number_of_parameters():
     assert isinstance(curvature_for(small), DenseCurvature)
     assert isinstance(curvature_for(large), LayeredCurvature)
     assert isinstance(curvature_for(large, "dense"), DenseCurvature)
+
+
+@pytest.mark.parametrize("width", [5, 513, 700, 1025])
+def test_a_wide_side_is_the_blocks_on_its_diagonal(width):
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(width, 40, generator=generator, dtype=torch.float64)
+    side = Side(width, vectors)
+    side.add(vectors, 0.0, 1.0)
+    blocks, size, _ = side.matrix.shape
+    assert size <= 512
+    dense = torch.block_diag(*side.matrix)[:width, :width]
+    whole = vectors @ vectors.T
+    same = torch.arange(width).unsqueeze(1) // size == torch.arange(width) // size
+    torch.testing.assert_close(dense, torch.where(same, whole, 0.0))
+    assert side.trace() == pytest.approx(float(whole.trace()))
+    side.factor(0.3)
+    shifted = dense + 0.3 * torch.eye(width, dtype=torch.float64)
+    torch.testing.assert_close(shifted @ side.solve(vectors), vectors)
+    torch.testing.assert_close(side.times(vectors), dense @ vectors)
+    assert (blocks == 1) is (width <= 512)

@@ -18,7 +18,8 @@ _NARROW = 32  # beyond, Kronecker factors cost less and hold what couples the un
 _BLOCK_NUMBERS = 2**23  # entries that the unit blocks of one layer may hold
 _SLICE = 128  # rows of a square matrix that stand for all of it in an average
 _SINGLE = 2e-6  # of the trace: smaller shifts need the digits of float64
-_LOPSIDED = 8  # width over height of a matrix, from which a factor serves better than an inverse
+_WIDE = 512  # beyond, a side of a matrix is kept as blocks
+_PIECE = 256  # rows of such a block at most
 
 
 class LayerBlock(Protocol):
@@ -72,28 +73,59 @@ class UnitBlocks:
         return float((column * (self.blocks @ column)).sum(dtype=torch.float64))
 
 
-@dataclass
-class Inverse:
-    """(matrix + shift I)^{-1}: in full, or its Cholesky factor where few vectors are solved for."""
+@dataclass(init=False, eq=False, repr=False)
+class Side:
+    """One of two Kronecker factors, as one matrix or, where it is wide, as blocks on its diagonal.
 
-    values: Tensor
-    factored: bool
+    Neighbours in a wide layer are those that belong together: pixels of a row, places of a channel.
+    """
 
-    @classmethod
-    def of(cls, matrix: Tensor, shift: float, columns: int) -> Inverse:
-        """For products with matrices of so many columns, in the type of the matrix."""
-        exact = shift < _SINGLE * float(matrix.diagonal().sum())
-        diagonal = matrix.new_full((len(matrix),), shift, dtype=torch.float64)
-        factor = shifted_cholesky(matrix, diagonal, UNFACTORED, exact=exact)
-        if len(matrix) > _LOPSIDED * columns:
-            return cls(factor.to(matrix.dtype), factored=True)
-        return cls(torch.cholesky_inverse(factor).to(matrix.dtype), factored=False)
+    matrix: Tensor  # (blocks, size, size)
+    _inverse: Tensor  # (blocks, size, size) that of the damped one
 
-    def times(self, matrix: Tensor) -> Tensor:
-        """The inverse times a matrix."""
-        if self.factored:
-            return torch.cholesky_solve(matrix, self.values)
-        return self.values @ matrix
+    def __init__(self, width: int, like: Tensor) -> None:
+        blocks = 1 if width <= _WIDE else -(-width // _PIECE)
+        size = -(-width // blocks)
+        self.width = width
+        self.matrix = like.new_zeros(blocks, size, size)
+        self._inverse = torch.empty(0)
+
+    def add(self, vectors: Tensor, keep: float, weight: float) -> None:
+        """Matrix <- keep * matrix + weight * vectors vectors^T, for vectors (width, K)."""
+        pieces = self._cut(vectors)
+        self.matrix.baddbmm_(pieces, pieces.mT, beta=keep, alpha=weight)
+
+    def trace(self) -> float:
+        """The sum of the diagonal."""
+        return float(self.matrix.diagonal(dim1=1, dim2=2).sum())
+
+    def factor(self, shift: float, scale: float = 1.0) -> None:
+        """Renew the inverse of scale * matrix + shift I, in float64 where the shift is tiny."""
+        exact = shift < _SINGLE * scale * self.trace()
+        diagonal = self.matrix.new_full((), shift, dtype=torch.float64)
+        matrix = scale * self.matrix
+        factor = shifted_cholesky(
+            matrix, diagonal.expand(matrix.shape[:2]), UNFACTORED, exact=exact
+        )
+        self._inverse = torch.cholesky_inverse(factor).to(matrix.dtype)
+
+    def solve(self, vectors: Tensor) -> Tensor:
+        """The inverse times vectors (width, K)."""
+        return self._join(self._inverse @ self._cut(vectors))
+
+    def times(self, vectors: Tensor) -> Tensor:
+        """The matrix times vectors (width, K)."""
+        return self._join(self.matrix @ self._cut(vectors))
+
+    def _cut(self, vectors: Tensor) -> Tensor:
+        blocks, size, _ = self.matrix.shape
+        missing = blocks * size - self.width
+        if missing:
+            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, missing))
+        return vectors.reshape(blocks, size, -1)
+
+    def _join(self, pieces: Tensor) -> Tensor:
+        return pieces.flatten(0, 1)[: self.width]
 
 
 @dataclass(init=False, eq=False, repr=False)
@@ -102,21 +134,17 @@ class KroneckerBlock:
 
     If C is a Kronecker product this is exact, since then E[V V^T] = L tr R, E[V^T V] = R tr L.
     The damping is split between the factors, so that two Cholesky factorisations suffice.
-    Memory 2 * (units^2 + width^2) numbers.
+    Memory 2 * (units^2 + width^2) numbers, less where a side is wide.
     """
 
-    left: Tensor  # (units, units) E[V V^T]
-    right: Tensor  # (width, width) E[V^T V]
+    left: Side  # (units, units) E[V V^T]
+    right: Side  # (width, width) E[V^T V]
     turn: int  # how often probes were added
-    _left: Inverse  # of left, damped, times the trace
-    _right: Inverse  # of right, damped
 
     def __init__(self, units: int, width: int, like: Tensor) -> None:
-        self.left = like.new_zeros(units, units)
-        self.right = like.new_zeros(width, width)
+        self.left = Side(units, like)
+        self.right = Side(width, like)
         self.turn = 0
-        self._left = Inverse(torch.empty(0), factored=False)
-        self._right = Inverse(torch.empty(0), factored=False)
 
     def add(self, rows: Tensor, weight: float) -> None:
         """Average in the probes' rows (K, units, width).
@@ -132,12 +160,11 @@ class KroneckerBlock:
             some = rows[:, :, first::step] if side is self.left else rows[:, first::step]
             used = len(range(first, across, step))
             vectors = some.transpose(0, 1).flatten(1) if side is self.left else some.flatten(0, 1).T
-            part = weight * across / (used * count)
-            side.addmm_(vectors, vectors.T, beta=1 - weight, alpha=part)
+            side.add(vectors, 1 - weight, weight * across / (used * count))
 
     def trace(self) -> float:
         """The trace of the block."""
-        return float(self.left.diagonal().sum())
+        return self.left.trace()
 
     def factor(self, damping: float, extra: Tensor) -> None:
         """Renew the inverses of (left + a I) and of (right + b I) with a b = the damping.
@@ -145,20 +172,26 @@ class KroneckerBlock:
         The ratio of a to b is that of the mean diagonals of left and right; the largest `extra` of
         the layer stands for all of them.
         """
-        units, width = len(self.left), len(self.right)
+        units, width = self.left.width, self.right.width
         trace = max(self.trace(), SMALLEST_SHIFT)
         shift = damping * trace / (units * width) + float(extra.max())
         root = math.sqrt(max(shift, SMALLEST_SHIFT) * trace)  # of a b
-        self._left = Inverse.of(self.left / trace, root * math.sqrt(width / units) / trace, width)
-        self._right = Inverse.of(self.right, root * math.sqrt(units / width), units)
+        self.left.factor(root * math.sqrt(width / units) / trace, 1 / trace)
+        self.right.factor(root * math.sqrt(units / width))
 
     def solve(self, matrix: Tensor) -> Tensor:
         """Multiply with the inverse factors."""
-        return self._right.times(self._left.times(matrix).T).T
+        return self.right.solve(self.left.solve(matrix).T).T
+
+    @property
+    def work_of_a_solve(self) -> int:
+        """Multiplications: each weight with a row of both factors."""
+        rows = self.left.matrix.shape[-1] + self.right.matrix.shape[-1]
+        return self.left.width * self.right.width * rows
 
     def quadratic(self, matrix: Tensor) -> float:
         """<M, L M R> / trace."""
-        image = self.left @ matrix @ self.right / max(self.trace(), SMALLEST_SHIFT)
+        image = self.right.times(self.left.times(matrix).T).T / max(self.trace(), SMALLEST_SHIFT)
         return float((matrix * image).sum(dtype=torch.float64))
 
 
@@ -216,10 +249,8 @@ class LayeredCurvature:
         """
         if any(len(piece.shape) > 2 for piece in self.pieces):
             return 0
-        pairs = zip(self.pieces, self.blocks, strict=True)
-        kronecker = [piece for piece, block in pairs if isinstance(block, KroneckerBlock)]
-        work = sum(p.units * p.width * (p.units + p.width) for p in kronecker)
-        return work // (3 * self.size)
+        kronecker = [block for block in self.blocks if isinstance(block, KroneckerBlock)]
+        return sum(block.work_of_a_solve for block in kronecker) // (3 * self.size)
 
     @property
     def scale(self) -> float:

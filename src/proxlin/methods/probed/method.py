@@ -298,9 +298,11 @@ class Probed:
         if problem.penalty.is_quadratic:
             direction = state.curvature.solve(mean)
             promise = float(mean @ direction)
-            # Were A at least C, the slope m could promise no more than the loss that there is: a
-            # larger m^T A^{-1} m proves A too small along m by that factor, and it is raised by it.
-            # Only blocks leave out what couples parameters; a dense A is at most too young.
+            # Were A at least C, the slope m could promise no more than the mean loss: a larger
+            # m^T A^{-1} m proves A too small along m by that factor, and it is raised by it. The
+            # clipped loss stands for the mean, which far rows would own: it asks for a little more
+            # than is proved. Only blocks leave out what couples parameters; a dense A is at most
+            # too young.
             too_small = state.layered and promise > state.loss > 0
             raised = promise / state.loss if too_small else 1.0
             return -(length / raised) * direction, length**2 * promise / raised
