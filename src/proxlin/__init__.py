@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from proxlin.methods.contract import Status
     from proxlin.methods.search import Armijo
     from proxlin.methods.subproblem import ADMM, SADM, InnerADMM, Subgradient, sadm_iterations
+    from proxlin.methods.subproblem.bregman import Curvature, Entropy
     from proxlin.methods.subproblem.convex_model import ConvexModel
     from proxlin.methods.subproblem.metric import Diagonal, Euclidean
     from proxlin.problem import Problem
@@ -56,9 +57,11 @@ __all__ = [
     "Certificate",
     "Checkpoints",
     "ConvexModel",
+    "Curvature",
     "Diagonal",
     "EarlyStopping",
     "ElasticNet",
+    "Entropy",
     "Euclidean",
     "GroupLasso",
     "History",
@@ -97,6 +100,7 @@ _HOMES = {
     "proxlin.methods.search": ("Armijo",),
     "proxlin.methods.subproblem": ("ADMM", "SADM", "InnerADMM", "Subgradient", "sadm_iterations"),
     "proxlin.methods.subproblem.convex_model": ("ConvexModel",),
+    "proxlin.methods.subproblem.bregman": ("Curvature", "Entropy"),
     "proxlin.methods.subproblem.metric": ("Diagonal", "Euclidean"),
     "proxlin.problem": ("Problem",),
     "proxlin.problem.loss": ("Pinball",),

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from proxlin._checks import check_count
-from proxlin.errors import InvalidInputError, UnsupportedModuleError
+from proxlin.errors import CombinationError, InvalidInputError, UnsupportedModuleError
 from proxlin.methods.contract import Budget, Status, Step
 from proxlin.methods.search import Armijo
-from proxlin.methods.subproblem import SADM, Subgradient, SubproblemSolver
+from proxlin.methods.subproblem import ADMM, SADM, Subgradient, SubproblemSolver
+from proxlin.methods.subproblem.bregman import Bregman, force_of
 from proxlin.methods.subproblem.convex_model import ConvexModel
 from proxlin.methods.subproblem.metric import Euclidean, Metric
 from proxlin.problem import Problem
@@ -20,7 +21,6 @@ from proxlin.problem import Problem
 _TIGHTER = 14  # iterations that an answer not taken counts for: 0.95^14 is about a half
 _PARTS = (
     ("solver", "solve", "SADM(), ADMM() or Subgradient()"),
-    ("metric", "distance", "Euclidean() or Diagonal(weights)"),
     ("search", "search", "Armijo()"),
 )
 
@@ -49,7 +49,7 @@ class MBO:
     """
 
     solver: SubproblemSolver = field(default_factory=SADM)
-    metric: Metric = field(default_factory=Euclidean)
+    metric: Metric | Bregman = field(default_factory=Euclidean)
     search: Armijo = field(default_factory=Armijo)
     decrease_rows: int | None = 4096
     patience: int = 10
@@ -60,6 +60,18 @@ class MBO:
             part = getattr(self, name)
             if isinstance(part, type) or not hasattr(part, needed):
                 raise InvalidInputError(f"MBO({name}=...) must be such as {example}; got {part!r}.")
+        if isinstance(self.metric, type) or not (
+            hasattr(self.metric, "distance") or hasattr(self.metric, "at")
+        ):
+            raise InvalidInputError(
+                "MBO(metric=...) must be such as Euclidean() or Diagonal(weights), Entropy() or"
+                f" Curvature(); got {self.metric!r}."
+            )
+        if hasattr(self.metric, "at") and not isinstance(self.solver, ADMM):
+            raise CombinationError(
+                f"{self.metric!r} is no diagonal metric and needs MBO(solver=ADMM()); got"
+                f" {type(self.solver).__name__}."
+            )
         if self.decrease_rows is not None:
             check_count("MBO(decrease_rows=...)", self.decrease_rows)
         check_count("MBO(patience=...)", self.patience)
@@ -94,7 +106,7 @@ class MBO:
         decrease = model.decrease(target, index)
         if not math.isfinite(decrease):
             return Step(status=Status.NON_FINITE, remarks=inner.remarks)
-        move = model.metric.weights(target) * (target - state.theta)
+        move = force_of(model.metric, state.theta, target)
         details = {
             "decrease": decrease,
             "decrease_rows": float(model.n_rows if index is None else len(index)),

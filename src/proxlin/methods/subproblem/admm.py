@@ -61,7 +61,8 @@ class ADMM(SplittingRules):
         anchor = model.anchor.double()
         blocks = _Blocks(model, self.max_bytes)
         self._check_memory(blocks.numbers)
-        operator, equations = self._equations(blocks, anchor.numel())
+        matrix: Tensor | None = getattr(model.metric, "matrix", None)
+        operator, equations = self._equations(blocks, anchor.numel(), matrix)
         # x = theta - anchor. The two quadratic terms, h/2 |x|^2 and a/2 |x + anchor|^2, are one
         # with weight h + a and centre -a anchor / (h + a).
         ridge = model.penalty.quadratic.to(anchor)
@@ -71,15 +72,17 @@ class ADMM(SplittingRules):
             operator,
             equations,
             blocks.residual(),
-            -ridge * anchor / weights,
+            torch.where(weights > 0, -ridge * anchor / weights, 0.0),
             weights,
             model.loss,
-            _shifted_prox(model, anchor),
+            _shifted_proxes(model, anchor),
+            getattr(model.metric, "stiffness", 0.0),
+            matrix,
         )
         start = torch.zeros_like(anchor)
         state = minimize_split(split, self, start, lambda: time_is_up(deadline))
         # The copy is the one that lies in C.
-        shift = state.x if state.whole is None else state.whole.value
+        shift = state.parts[-1].value if state.parts else state.x
         theta = model.penalty.project((anchor + shift).to(model.anchor))
         return SubproblemResult(theta, state.steps, state.primal, state.dual, state.converged)
 
@@ -92,9 +95,17 @@ class ADMM(SplittingRules):
                 " samples rows, or raise max_bytes."
             )
 
-    def _equations(self, blocks: _Blocks, size: int) -> tuple[RowOperator, NormalEquations]:
+    def _equations(
+        self, blocks: _Blocks, size: int, matrix: Tensor | None
+    ) -> tuple[RowOperator, NormalEquations]:
         numbers = blocks.numbers
         dense = 8 * numbers * size
+        if matrix is not None:  # d x d is there already
+            held = DenseRows(blocks.gathered(size)) if dense <= self.max_bytes else None
+            gram = (
+                gram_of(blocks.dense(), size) if held is None else product_of_columns(held.matrix)
+            )
+            return held or blocks, Gram(gram, matrix)
         try:
             if dense_side_fits(min(numbers, size), self.max_bytes - dense):
                 held = DenseRows(blocks.gathered(size))
@@ -108,12 +119,20 @@ class ADMM(SplittingRules):
         return blocks, ConjugateGradient(blocks)
 
 
-def _shifted_prox(model: ConvexModel, anchor: Tensor) -> Prox | None:
-    """The prox of G without its quadratic part, in the variable theta - anchor."""
-    if model.penalty.is_quadratic:
-        return None
-    rest = model.penalty.rest
-    return lambda shift, step: rest.prox(anchor + shift, step) - anchor
+def _shifted_proxes(model: ConvexModel, anchor: Tensor) -> tuple[Prox, ...]:
+    """Those of G without its quadratic part and of the proximal term, in theta - anchor.
+
+    That of a proximal term which keeps theta positive comes last: its copy is the answer.
+    """
+    proxes: list[Prox] = []
+    if not model.penalty.is_quadratic:
+        proxes.append(model.penalty.rest.prox)
+    own: Prox | None = getattr(model.metric, "prox", None)
+    if own is not None:
+        proxes.append(own)
+    return tuple(
+        lambda shift, step, prox=prox: prox(anchor + shift, step) - anchor for prox in proxes
+    )
 
 
 class _Blocks:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from proxlin.errors import InvalidInputError
 from proxlin.linearize import Linearization, linearize, linearize_gathered
+from proxlin.methods.subproblem.bregman import Bregman, bound
 from proxlin.methods.subproblem.metric import Euclidean, Metric
 from proxlin.problem import Problem
 from proxlin.problem.rows import Batch
@@ -29,7 +30,7 @@ class ConvexModel:
         self,
         problem: Problem,
         anchor: Tensor,
-        metric: Metric | None = None,
+        metric: Metric | Bregman | None = None,
         *,
         max_bytes: int = 2**30,
     ) -> None:
@@ -40,7 +41,7 @@ class ConvexModel:
             )
         self.problem = problem
         self.anchor = anchor.detach()
-        self.metric: Metric = metric or Euclidean()
+        self.metric: Metric = bound(metric or Euclidean(), problem, self.anchor)
         self.metric.weights(self.anchor)  # refuses weights of another length at once
         self.max_bytes = max_bytes
         self._longest = _LONGEST * problem.median_loss(self.anchor)

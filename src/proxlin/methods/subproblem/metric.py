@@ -12,14 +12,14 @@ from proxlin.errors import InvalidInputError
 
 
 class Metric(Protocol):
-    """A positive diagonal H: the Bregman distance of theta -> 1/2 theta^T H theta."""
+    """A Bregman distance D: quadratic with the diagonal H, and more where `Bregman` says so."""
 
     def weights(self, like: Tensor) -> Tensor:
         """The diagonal of H as a tensor that broadcasts to `like` (d,), of its type and device."""
         ...
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
-        """1/2 ||x - y||_H^2, a 0-dimensional tensor."""
+        """D(x, y), a 0-dimensional tensor; 1/2 ||x - y||_H^2 for a diagonal H."""
         ...
 
 

@@ -71,13 +71,16 @@ class NormalEquations(Protocol):
 class Gram:
     """The d x d road: Cholesky of diag(m) + rho A^T A."""
 
-    def __init__(self, gram: Tensor) -> None:
+    def __init__(self, gram: Tensor, matrix: Tensor | None = None) -> None:
         self._gram = gram.double()  # (d, d) A^T A
+        self._matrix = matrix  # (d, d) added to diag(m) + rho A^T A; None: nothing
         self._factor = self._gram
 
     def prepare(self, weights: Tensor, rho: float) -> None:
         """One Cholesky of d x d."""
         matrix = rho * self._gram
+        if self._matrix is not None:
+            matrix += self._matrix
         matrix.diagonal().add_(weights)
         self._factor = cholesky(matrix, _SINGULAR)
 

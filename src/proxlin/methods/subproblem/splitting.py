@@ -1,7 +1,7 @@
 """ADMM on  min_x (1/R) sum_i ||A_i x + b_i||_p + 1/2 (x - c)^T diag(m) (x - c) + G(x)  (Eq. 12-13).
 
-The image A x + b has a copy y that sees the norm; where there is a G, x has a copy w that sees it.
-Both copies are renewed first, then x by one linear system. In this order x satisfies its own
+The image A x + b has a copy y that sees the norm; of each part of G x has a copy w that sees it.
+All copies are renewed first, then x by one linear system. In this order x satisfies its own
 optimality condition, and the dual residuals cost no further product with A.
 """
 
@@ -71,7 +71,9 @@ class SplitProblem:
     centre: Tensor  # (d,) c
     weights: Tensor  # (d,) or 0-dimensional, m > 0
     loss: RowLoss | Pinball
-    prox: Prox | None = None  # of G; None: no G
+    proxes: tuple[Prox, ...] = ()  # of the parts of G
+    stiffness: float = 0.0  # about the curvature of the parts of G, where that is known
+    matrix: Tensor | None = None  # (d, d) H of a further 1/2 x^T H x, which `equations` hold too
 
 
 @dataclass
@@ -138,14 +140,14 @@ class SplitState:
 
     x: Tensor  # (d,)
     rows: Copy  # y, the copy of A x + b that sees the norm
-    whole: Copy | None  # w, the copy of x that sees G
+    parts: list[Copy]  # w, the copies of x that see the parts of G
     steps: int = 0
     converged: bool = False
 
     @property
     def copies(self) -> list[Copy]:
         """All copies."""
-        return [self.rows] if self.whole is None else [self.rows, self.whole]
+        return [self.rows, *self.parts]
 
     @property
     def primal(self) -> float:
@@ -182,13 +184,19 @@ def _begin(split: SplitProblem, rules: SplittingRules, x: Tensor) -> SplitState:
     # With a sub-gradient as multiplier the first y is the residual itself, so that a start near
     # the minimiser stays near it.
     rows = Copy(image, image, gradient / -penalty, penalty)
-    whole = None
-    if split.prox is not None:
-        weight = rules.penalty or float(split.weights.mean())
-        whole = Copy(x, x, torch.zeros_like(x), weight)
-    state = SplitState(x, rows, whole)
+    weight = rules.penalty or _mean_weight(split)
+    parts = [Copy(x, x, torch.zeros_like(x), weight) for _ in split.proxes]
+    state = SplitState(x, rows, parts)
     _prepare(split, state)
     return state
+
+
+def _mean_weight(split: SplitProblem) -> float:
+    """About the mean curvature of the proximal term, 1 if it has none."""
+    weight = float(split.weights.mean()) + split.stiffness
+    if split.matrix is not None:
+        weight += float(split.matrix.diagonal().mean())
+    return weight if weight > 0 else 1.0
 
 
 def _natural_penalty(image: Tensor, offset: Tensor, gradient: Tensor) -> float:
@@ -219,26 +227,28 @@ def _advance(split: SplitProblem, rules: SplittingRules, state: SplitState) -> N
     This keeps the fixed point exact when the system is not solved exactly: a Gram matrix in
     float32, or a few conjugate gradients, may then cost steps, but not accuracy.
     """
-    rows, whole, x = state.rows, state.whole, state.x
+    rows, x = state.rows, state.x
     step = 1 / (rows.penalty * rows.image.shape[0])
     rows.value = split.loss.prox(rows.image - rows.dual, step)
     seen = rows.relaxed(rules.relaxation)
     right = split.weights * (split.centre - x)
+    if split.matrix is not None:
+        right -= split.matrix @ x
     right += rows.penalty * split.rows.adjoint(seen - rows.image + rows.dual)
-    seen_whole = x
-    if whole is not None and split.prox is not None:
-        whole.value = split.prox(x - whole.dual, 1 / whole.penalty)
-        seen_whole = whole.relaxed(rules.relaxation)
-        right += whole.penalty * (seen_whole - x + whole.dual)
+    seen_parts = []
+    for part, prox in zip(state.parts, split.proxes, strict=True):
+        part.value = prox(x - part.dual, 1 / part.penalty)
+        seen_parts.append(part.relaxed(rules.relaxation))
+        right += part.penalty * (seen_parts[-1] - x + part.dual)
     state.x = x + split.equations.solve(right)
     rows.follow(split.rows.apply(state.x) + split.offset, seen)
     if not math.isfinite(rows.primal):
         raise NonFiniteError(_NON_FINITE)
-    if whole is not None:
-        whole.follow(state.x, seen_whole)
+    for part, seen_part in zip(state.parts, seen_parts, strict=True):
+        part.follow(state.x, seen_part)
         # G may need no force at all; the proximal term's then says what is small.
         force = torch.linalg.vector_norm(split.weights * (state.x - split.centre))
-        whole.dual_scale = max(whole.dual_scale, float(force))
+        part.dual_scale = max(part.dual_scale, float(force))
     state.converged = all(all(copy.small(rules)) for copy in state.copies)
     state.steps += 1
 
@@ -252,5 +262,5 @@ def _balance(split: SplitProblem, rules: SplittingRules, state: SplitState) -> N
 
 
 def _prepare(split: SplitProblem, state: SplitState) -> None:
-    weights = split.weights if state.whole is None else split.weights + state.whole.penalty
+    weights = split.weights + sum(part.penalty for part in state.parts)
     split.equations.prepare(weights, state.rows.penalty)
