@@ -50,7 +50,7 @@ def test_names_are_learned_and_compared():
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (sparse.eye_array(3).tocsr(), "must be dense; got the sparse"),
+        (sparse.eye_array(3).tocsr(), "must be dense here; got the sparse"),
         (torch.eye(2).to_sparse(), "dense tensor"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "must not name a column twice; 'a'"),
         (np.array([["one", 2]], dtype=object), "could not convert"),

@@ -123,7 +123,7 @@ class RegressionInference(RegressionLearner):
                 " themselves: take two columns of predict, or fit without quantile."
             )
         self._check_varied("predict_interval")
-        table = read_table(self, X, reset=False)
+        table = read_table(self, X, reset=False, sparse=method == "split")
         fitted = self._predict(table)
         if method == "split":
             reach = self._calibration_.reach(table, fitted, coverage, local=local)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import check_flag, check_interval, check_non_negative
@@ -19,6 +21,7 @@ from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression_inference import RegressionInference
 from proxlin.estimators.reservoir import Reservoir
 from proxlin.estimators.robust_r2 import robust_r2_score
+from proxlin.estimators.sparse_linear import learn_sparse
 from proxlin.estimators.tables import Array, check_squares, read_pair, read_table, read_weights
 from proxlin.exact.linear import quantile_levels
 from proxlin.methods import Method
@@ -185,12 +188,20 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         attempt = self._attempt(keep=check_flag("warm_start", self.warm_start))
         attempt.__dict__.pop("_reservoir_", None)
         attempt._check_settings()
-        table, targets = read_pair(attempt, X, y, reset=True)
-        check_squares(table)
+        table, targets = read_pair(attempt, X, y, reset=True, sparse=True)
+        check_squares(table.data if issparse(table) else table)
         check_squares(targets, "y")
         weights = read_weights(sample_weight, table)
         attempt._check_warm(table, targets)
-        attempt._learn(table, targets, weights, share=1.0, checkpoint=self.checkpoint)
+        if issparse(table):
+            if not attempt._takes_sparse:
+                raise CombinationError(
+                    "a sparse X is for the default linear model, with regularizer None, 'auto' or"
+                    " 'ridge'; leave the other settings alone, or pass X.toarray()."
+                )
+            learn_sparse(attempt, table, targets, weights)
+        else:
+            attempt._learn(table, targets, weights, share=1.0, checkpoint=self.checkpoint)
         return self._adopt(attempt)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -219,10 +230,10 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
     def predict(self, X: Any) -> NDArray[np.float64]:
         """f(x) for each row, (n,) or (n, targets) as y was; of several quantiles, one more axis."""
         check_is_fitted(self)
-        table = read_table(self, X, reset=False)
+        table = read_table(self, X, reset=False, sparse=self.chosen_ == "linear")
         predicted = self._predict(table)
         if self._copies_ > 1 and predicted.shape[1] > self._copies_:
-            return predicted.reshape(len(table), -1, self._copies_)
+            return predicted.reshape(len(predicted), -1, self._copies_)
         return predicted[:, 0] if self._flat_ else predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -232,7 +243,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
     def outlier_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
         """The outlier score of each row, on the scale of the training rows; beyond 3.5 is one."""
         check_is_fitted(self)
-        table, targets = read_pair(self, X, y, reset=False)
+        table, targets = read_pair(self, X, y, reset=False, sparse=self.chosen_ == "linear")
         columns = targets.reshape(len(targets), -1)
         self._check_targets(columns.shape[1])
         return self.outlier_scale_.scores(self._norms(table, columns))
@@ -283,6 +294,22 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
             check_non_negative("alpha", self.alpha)
         if self.regularizer != "auto":
             named_regularizer(self.regularizer, 1.0, None)
+
+    @property
+    def _takes_sparse(self) -> bool:
+        """Whether a sparse X can be fitted: the default linear model, with a ridge or without."""
+        return (
+            self._linear
+            and self._reweighted
+            and (self.p, self.method, self.quantile, self.constraint)
+            == ("auto", "auto", None, None)
+            and (self.regularizer is None or self.regularizer in ("auto", "ridge"))
+        )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
 
     def _check_warm(self, table: Array, targets: Array) -> None:
         """Refuse to go on from a fit of another shape."""

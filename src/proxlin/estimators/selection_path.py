@@ -106,6 +106,10 @@ class GroupPath:
                 break
         return chosen
 
+    def residual(self, solution: LinearResult) -> Tensor:
+        """x B + b - t of every row, (n, t)."""
+        return self.x @ solution.coef + solution.intercept - self.target
+
     def _solve(
         self, x: Tensor, penalty: GroupLasso | None, start: tuple[Tensor, Tensor] | None
     ) -> LinearResult:

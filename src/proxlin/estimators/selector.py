@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array, issparse
 from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -21,6 +23,8 @@ from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.selection_path import GroupPath, SelectionPath, row_norms
+from proxlin.estimators.sparse_linear import sparse_scaling
+from proxlin.estimators.sparse_selection import SparseGroupPath
 from proxlin.estimators.tables import Array, as_tensor, read_pair, read_table
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
     tol, max_iter, max_seconds
         Accuracy (relative gap to the optimum, by default 1e-6) and limits of each solution.
 
+    X may be a sparse matrix where y is given: it is never made dense beyond the columns at stake.
     y may be numbers, (n,) or (n, targets), or names of classes, which become indicator columns;
     classes that are numbers count as numbers unless they are turned into such columns first.
 
@@ -126,7 +131,7 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         """
         attempt = self._attempt()
         attempt._check_settings()
-        walk = GroupPath(*attempt._read(X, y), **attempt._limits())
+        walk = attempt._walk(X, y)
         strengths = attempt._strengths(walk) if alphas is None else _check_alphas(alphas)
         for alpha in strengths:
             walk.solve(float(alpha))
@@ -138,9 +143,8 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
 
     def _learn(self, X: Any, y: Any) -> None:
         self._check_settings()
-        x, target, weights = self._read(X, y)
-        count = self._count(x.shape[1])
-        walk = GroupPath(x, target, weights, **self._limits())
+        walk = self._walk(X, y)
+        count = self._count(self.n_features_in_)
         if count is None:
             solution = walk.solve(float(self.alpha))
         else:
@@ -151,8 +155,8 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         self.coef_, self.intercept_ = solution.coef.T.numpy(), solution.intercept.numpy()
         self.feature_importances_ = row_norms(solution)
         self.support_ = _largest(self.feature_importances_, count)
-        norms = (x @ solution.coef + solution.intercept - target).norm(dim=1).numpy()
-        size = float(target.norm(dim=1).median())
+        norms = walk.residual(solution).norm(dim=1).numpy()
+        size = float(walk.target.norm(dim=1).median())
         self._record(solution, norms, size=size)
 
     def _check_settings(self) -> None:
@@ -192,6 +196,25 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         # Without anything to explain every strength keeps nothing; one of them says so.
         top = walk.strongest or 1.0
         return np.geomspace(top, _WEAKEST * top, self.n_alphas)
+
+    def _walk(self, X: Any, y: Any) -> GroupPath:
+        if not issparse(X):
+            return GroupPath(*self._read(X, y), **self._limits())
+        if y is None:
+            raise CombinationError(
+                "a sparse X needs y: features that explain all the others are found on dense tables"
+                " alone. Pass y, or X.toarray()."
+            )
+        pair = read_pair(self, X, _indicators(y), reset=True, min_rows=2, sparse=True)
+        table, targets = csr_array(pair[0]), pair[1].reshape(X.shape[0], -1)
+        if self.scaling:  # centres do not matter: the intercept takes them up
+            table = table @ diags_array(1.0 / sparse_scaling(table).scale)
+        return SparseGroupPath(table, self._scaled(targets), **self._limits())
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _read(self, X: Any, y: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scaled columns, scaled targets and weights of the rows, float64."""

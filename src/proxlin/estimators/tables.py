@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -30,18 +31,19 @@ def read_table(
     allow_nan: bool = False,
     min_rows: int = 1,
     name: str = "X",
+    sparse: bool = False,
 ) -> Array:
     """The table x as an array (n, features) of float32 or float64, rows first.
 
     With `reset` the estimator learns the number and the names of the columns; without, they must
     be those it knows. float32 stays float32; all other numbers and booleans become float64. NaN
-    passes only where `allow_nan`, infinity nowhere.
+    passes only where `allow_nan`, infinity nowhere. Where `sparse`, a sparse matrix stays one, in
+    rows and float64.
     """
     table: Array = _validated(
         estimator,
-        X=_as_host_table(name, x),
+        **_host_table(name, x, sparse=sparse),
         reset=reset,
-        dtype=_FLOATS,
         ensure_all_finite=False,
         ensure_min_samples=min_rows,
     )
@@ -97,14 +99,14 @@ def read_pair(
     *,
     reset: bool,
     min_rows: int = 1,
+    sparse: bool = False,
 ) -> tuple[Array, Array]:
     """The table x as in `read_table`, and its targets as (n, targets) or (n,), as they came."""
     pair = _validated(
         estimator,
-        X=_as_host_table("X", x),
+        **_host_table("X", x, sparse=sparse),
         y=None if y is None else _as_host_table("y", y),
         reset=reset,
-        dtype=_FLOATS,
         ensure_all_finite=False,  # said below in fewer words
         multi_output=True,
         y_numeric=True,
@@ -154,6 +156,13 @@ def as_array(tensor: Tensor) -> Array:
     return array
 
 
+def _host_table(name: str, x: Any, *, sparse: bool) -> dict[str, Any]:
+    """How scikit-learn is to read the table."""
+    if sparse and issparse(x):
+        return {"X": x, "dtype": np.float64, "accept_sparse": "csr", "accept_large_sparse": False}
+    return {"X": _as_host_table(name, x), "dtype": _FLOATS}
+
+
 def _as_host_table(name: str, x: Any) -> Any:
     """What scikit-learn can read: tensors in main memory, no sparse matrix, no repeated names."""
     if isinstance(x, Tensor):
@@ -166,8 +175,8 @@ def _as_host_table(name: str, x: Any) -> Any:
         return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy()
     if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
         raise InvalidInputError(
-            f"{name} must be dense; got the sparse {type(x).__name__}. Convert it with .toarray()"
-            " if it fits into memory."
+            f"{name} must be dense here; got the sparse {type(x).__name__}. Convert it with"
+            " .toarray() if it fits into memory."
         )
     if getattr(getattr(x, "dtype", None), "kind", "") == "c":
         raise InvalidInputError(f"Complex data not supported: {name} must hold real numbers.")
@@ -182,6 +191,10 @@ def _as_host_table(name: str, x: Any) -> Any:
 
 
 def _check_finite(name: str, table: Array, *, allow_nan: bool) -> None:
+    if issparse(table):
+        if not np.isfinite(table.data).all():
+            raise InvalidInputError(f"{name} must not hold NaN or infinity; some cells do.")
+        return
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(table.sum()):  # which neither NaN nor infinity leave finite
             return
