@@ -32,6 +32,7 @@ from proxlin.terms import Constraint, Regularizer
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_SMALL = 2**20  # cells of a sparse table that is made dense
 _LATER = 0.1  # share of the steps that a later call of partial_fit takes
 
 
@@ -184,20 +185,26 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         self.device = device
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows X (n, features) and targets y (n,) or (n, targets)."""
+        """Fit to rows X (n, features) and targets y (n,) or (n, targets).
+
+        X may be a sparse matrix. Beyond a million cells it is never made dense, and fitted by the
+        default linear model alone, without or with a ridge.
+        """
         attempt = self._attempt(keep=check_flag("warm_start", self.warm_start))
         attempt.__dict__.pop("_reservoir_", None)
         attempt._check_settings()
-        table, targets = read_pair(attempt, X, y, reset=True, sparse=True)
+        table, targets = read_pair(attempt, X, y, reset=True, sparse=attempt._linear)
         check_squares(table.data if issparse(table) else table)
         check_squares(targets, "y")
         weights = read_weights(sample_weight, table)
         attempt._check_warm(table, targets)
+        if issparse(table) and table.shape[0] * table.shape[1] <= _SMALL:
+            table = table.toarray()
         if issparse(table):
             if not attempt._takes_sparse:
                 raise CombinationError(
-                    "a sparse X is for the default linear model, with regularizer None, 'auto' or"
-                    " 'ridge'; leave the other settings alone, or pass X.toarray()."
+                    "a large sparse X is for the default linear model, with regularizer None,"
+                    " 'auto' or 'ridge'; leave other settings alone, or pass X.toarray()."
                 )
             learn_sparse(attempt, table, targets, weights)
         else:
@@ -308,7 +315,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.sparse = self._linear
         return tags
 
     def _check_warm(self, table: Array, targets: Array) -> None:

@@ -178,8 +178,8 @@ class _Design:
         operator = LinearOperator((n + k, k), matvec=forward, rmatvec=back, dtype=np.float64)
         target = np.concatenate([root * y, np.zeros(k)])
         solved = lsmr(
-            operator, target, atol=accuracy, btol=accuracy, conlim=0.0, maxiter=min(1000, 4 * k + 20),
-            x0=start * self.length,
+            operator, target, atol=accuracy, btol=accuracy, conlim=0.0,
+            maxiter=min(1000, 4 * k + 20), x0=start * self.length,
         )  # fmt: skip
         theta: Vector = np.asarray(solved[0]) / self.length
         return theta
