@@ -193,13 +193,13 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         attempt = self._attempt(keep=check_flag("warm_start", self.warm_start))
         attempt.__dict__.pop("_reservoir_", None)
         attempt._check_settings()
+        if issparse(X) and self._linear and X.shape[0] * X.shape[1] <= _SMALL:
+            X = X.toarray()
         table, targets = read_pair(attempt, X, y, reset=True, sparse=attempt._linear)
-        check_squares(table.data if issparse(table) else table)
+        check_squares(table)
         check_squares(targets, "y")
         weights = read_weights(sample_weight, table)
         attempt._check_warm(table, targets)
-        if issparse(table) and table.shape[0] * table.shape[1] <= _SMALL:
-            table = table.toarray()
         if issparse(table):
             if not attempt._takes_sparse:
                 raise CombinationError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ def fit_sparse_linear(
     *,
     intercept: bool,
     leverage: bool,
-    strength: float | Literal["auto", "few"],
+    strength: float | str,
     seed: int,
 ) -> RobustLinear:
     """Each target (n, targets) by itself.
@@ -173,7 +173,8 @@ class _Design:
 
         def back(rows: Vector) -> Vector:
             rows = np.ravel(rows)
-            return self.transposed(root * rows[:n]) / self.length + damp * rows[n:]
+            pulls: Vector = self.transposed(root * rows[:n]) / self.length + damp * rows[n:]
+            return pulls
 
         operator = LinearOperator((n + k, k), matvec=forward, rmatvec=back, dtype=np.float64)
         target = np.concatenate([root * y, np.zeros(k)])

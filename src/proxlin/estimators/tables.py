@@ -71,7 +71,8 @@ def _our_errors() -> Iterator[None]:
 
 def check_squares(table: Array, name: str = "X") -> Array:
     """Return `table` if its squares can be added, or say up to which size they can."""
-    lowest, highest = (f.reduce(table, axis=None, initial=0.0) for f in (np.fmin, np.fmax))
+    cells = table.data if issparse(table) else table
+    lowest, highest = (f.reduce(cells, axis=None, initial=0.0) for f in (np.fmin, np.fmax))
     largest = float(max(-lowest, highest))  # NaN counts for nothing
     if largest > _LARGEST:
         raise InvalidInputError(
