@@ -156,6 +156,15 @@ def test_stored_models_keep_errors_and_intervals_and_no_rows(copy):
                 lambda: again.predict_interval(x, method="cv+")):  # fmt: skip
         with pytest.raises(ValueError, match="needs the training rows"):
             ask()
+    with pytest.raises(ValueError, match="must be the training rows, 300"):
+        again.row_diagnostics(X=x[:50], y=y[:50])
+
+
+def test_stored_models_are_diagnosed_by_the_rows_they_are_given():
+    x, y = line()
+    model = RobustRegressor().fit(x, y)
+    again = restore_estimator(*estimator_state(model))
+    pd.testing.assert_frame_equal(again.row_diagnostics(X=x, y=y), model.row_diagnostics())
 
 
 def test_a_target_without_noise_is_refused():

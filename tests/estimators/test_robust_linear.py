@@ -216,3 +216,16 @@ def test_robust_r2_is_r2_for_gaussian_errors_and_ignores_a_minority():
     assert robust_r2_score(np.zeros(5), np.zeros(5)) == 1.0
     with pytest.raises(ValueError, match="same shape"):
         robust_r2_score(y, predicted[:5])
+
+
+@pytest.mark.parametrize("cell", [None, 1000.0])
+def test_a_category_of_a_third_of_the_rows_is_no_outlier(cell):
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 3, 300)
+    x = np.column_stack([rng.normal(size=(300, 2)), level == 1, level == 2]).astype(float)
+    y = x @ [1.0, -1.0, 20.0, -10.0] + rng.normal(size=300)
+    if cell is not None:
+        x[0, 2] = cell
+    model = RobustRegressor().fit(x, y)
+    np.testing.assert_allclose(model.coef_, [1.0, -1.0, 20.0, -10.0], atol=0.5)
+    assert model.outliers_.mean() < 0.03

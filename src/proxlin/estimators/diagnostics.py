@@ -2,52 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+
+from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.robust_scale import INNER, inner_scale, m_scale
+from proxlin.estimators.tables import Array
 
 FIELDS = ("good", "far", "outlier", "bad far")
 
 _COLORS = {"good": "#4c72b0", "far": "#55a868", "outlier": "#dd8452", "bad far": "#c44e52"}
 _MARKS = {"good": "o", "far": "^", "outlier": "x", "bad far": "X"}
 _MOST_POINTS = 5000
+_FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
 _MOST_COEFFICIENTS = 12
 
 
-def four_fields(distance: Any, scaled: Any, cutoff: float) -> NDArray[np.object_]:
-    """Whether features are far from their bulk, and whether the residual is an outlier's."""
-    far, off = np.asarray(distance) > 1.0, np.abs(np.asarray(scaled)) > cutoff
-    names: NDArray[np.object_] = np.array(FIELDS, dtype=object)[far + 2 * off]
-    return names
+def diagnose(
+    x: Array, fitted: Array, residual: Array, *, scale: float | None = None, cutoff: float = INNER
+) -> pd.DataFrame:
+    """A row each: fitted, residual, in deviations, distance of the features, and field.
+
+    x are features on comparable scales; without a `scale` it is the deviation of the residuals
+    within 2.75 of it.
+    """
+    if scale is None:
+        most = float(m_scale(residual)) or 1.0
+        scale = inner_scale(residual, np.ones(len(x)), start=most, largest=most, lost=0.0)
+    # Flags and other few values have no bulk to be far from.
+    varied = [len(np.unique(column[:_LOOKED_AT])) > _FEW_VALUES for column in x.T]
+    wide = np.subtract(*np.quantile(x, (0.75, 0.25), axis=0)) > 0
+    spread = np.flatnonzero(wide & varied)
+    distance = np.zeros(len(x))
+    if len(spread) and len(x) > 2:
+        bulk = LeverageWeights.fit(x[:, spread], None, seed=0)
+        distance = bulk.distances(x[:, spread]) / bulk.limit
+    scaled = np.asarray(residual, dtype=np.float64) / scale
+    far, off = distance > 1.0, np.abs(scaled) > cutoff
+    field = np.array(FIELDS, dtype=object)[far + 2 * off]
+    columns = {"fitted": fitted, "residual": residual, "scaled": scaled, "distance": distance}
+    return pd.DataFrame({**columns, "field": field})
 
 
 def draw_diagnostics(rows: pd.DataFrame, cutoff: float) -> Any:
     """The figure of `RobustRegressor.diagnostics`."""
     from matplotlib.figure import Figure  # noqa: PLC0415  takes long to import
 
-    influence = [name for name in map(str, rows) if name.startswith("influence of ")]
     figure = Figure(figsize=(10, 7.5), layout="constrained")
-    axes = figure.subplots(2, 2)
-    shown = rows
-    if len(rows) > _MOST_POINTS:  # every row that stands out, and of the others a sample
-        odd = rows[rows["field"] != "good"].head(_MOST_POINTS)
-        good = rows[rows["field"] == "good"]
-        shown = pd.concat([odd, good.sample(min(len(good), _MOST_POINTS), random_state=0)])
-    _residuals(axes[0, 0], shown, cutoff)
-    _fields(axes[0, 1], shown, cutoff)
-    _weights(axes[1, 0], shown)
-    if influence:
-        _influence(axes[1, 1], shown, influence)
-    else:
-        axes[1, 1].set_axis_off()
-    counts = rows["field"].value_counts()
-    axes[0, 1].legend(
-        [f"{name} ({counts[name]:,})" for name in FIELDS if name in counts],
-        loc="upper left", fontsize="small",
-    )  # fmt: skip
+    axes = figure.subplots(2, 2).flatten()
+    drawings = panels(rows, cutoff)
+    for ax, draw in zip(axes, drawings, strict=False):
+        draw(ax)
+    for ax in axes[len(drawings) :]:
+        ax.set_axis_off()
     return figure
+
+
+def panels(rows: pd.DataFrame, cutoff: float) -> list[Callable[[Any], None]]:
+    """What draws residuals, the four fields, and where they are known weights and influence.
+
+    Each takes matplotlib axes. Of many rows all that stand out are drawn, of the others a sample.
+    """
+    counts = rows["field"].value_counts()
+    shown = rows
+    if len(rows) > _MOST_POINTS:
+        good = rows[rows["field"] == "good"]
+        odd = rows[rows["field"] != "good"].head(_MOST_POINTS)
+        shown = pd.concat([odd, good.sample(min(len(good), _MOST_POINTS), random_state=0)])
+    influence = [name for name in map(str, rows) if name.startswith("influence of ")]
+    drawings: list[Callable[[Any], None]] = [
+        lambda axes: _residuals(axes, shown, cutoff),
+        lambda axes: _fields(axes, shown, cutoff, counts),
+    ]
+    if "weight" in rows:
+        drawings.append(lambda axes: _weights(axes, shown))
+    if influence:
+        drawings.append(lambda axes: _influence(axes, shown, influence))
+    return drawings
 
 
 def _scatter(axes: Any, rows: pd.DataFrame, x: str, y: str) -> None:
@@ -63,8 +97,10 @@ def _residuals(axes: Any, rows: pd.DataFrame, cutoff: float) -> None:
     axes.set(xlabel="fitted", ylabel="residual in deviations", title="Residuals")
 
 
-def _fields(axes: Any, rows: pd.DataFrame, cutoff: float) -> None:
+def _fields(axes: Any, rows: pd.DataFrame, cutoff: float, counts: pd.Series[int]) -> None:
     _scatter(axes, rows, "distance", "scaled")
+    present = [f"{name} ({counts[name]:,})" for name in FIELDS if name in counts]
+    axes.legend(present, loc="upper left", fontsize="small")
     _limits(axes, cutoff)
     axes.axvline(1.0, color="0.5", lw=0.8, ls="--")
     axes.set_xscale("symlog", linthresh=2.0)

@@ -64,9 +64,14 @@ class Calibration:
         if (target, local) not in self._spreads:
             misfit = self.misfit[:, target]
             table = np.column_stack([self.x, self.fitted[:, target]])
-            spread = LocalSpread.fit(table, misfit, pieces=_MOST_PIECES if local else 0)
+            pieces = _MOST_PIECES if local else 0
+            spread = LocalSpread.fit(table, misfit, pieces=pieces)
             scores = misfit / spread.left_out(table, misfit)
-            self._spreads[target, local] = spread, scores
+            near = scores <= far_from(scores)  # the others are not counted, and shape nothing
+            spread = LocalSpread.fit(table[near], misfit[near], pieces=pieces)
+            sizes = spread(table)
+            sizes[near] = spread.left_out(table[near], misfit[near])
+            self._spreads[target, local] = spread, misfit / sizes
         return self._spreads[target, local]
 
     def reach(self, x: Vector, fitted: Vector, coverage: float, *, local: bool) -> Vector:

@@ -13,17 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 from proxlin._checks import check_choice, check_count, check_flag, check_open_interval
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.bootstrap import fast_bootstrap
-from proxlin.estimators.diagnostics import draw_diagnostics, four_fields
-from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.diagnostics import diagnose, draw_diagnostics
 from proxlin.estimators.prediction_interval import Calibration, cross_interval
 from proxlin.estimators.quantile_errors import quantile_covariance, quantile_refit
 from proxlin.estimators.regression_learner import RegressionLearner, Weights
 from proxlin.estimators.regression_summary import RegressionSummary
 from proxlin.estimators.robust_linear import row_counts
 from proxlin.estimators.robust_r2 import robust_r2_score
-from proxlin.estimators.robust_scale import EFFICIENT, INNER, inner_scale, m_scale
+from proxlin.estimators.robust_scale import EFFICIENT, INNER
 from proxlin.estimators.standard_errors import MEstimate, ScaledDesign
-from proxlin.estimators.tables import Array, read_table
+from proxlin.estimators.tables import Array, read_pair, read_table
 from proxlin.exact.linear import quantile_levels
 from proxlin.run.callbacks import ProgressLine
 
@@ -133,8 +132,10 @@ class RegressionInference(RegressionLearner):
             low, high = cross_interval(parts, table, coverage, local=local)
         return (low[:, 0], high[:, 0]) if self._flat_ else (low, high)
 
-    def row_diagnostics(self, target: int = 0) -> pd.DataFrame:
+    def row_diagnostics(self, target: int = 0, X: Any = None, y: Any = None) -> pd.DataFrame:
         """What each training row is to the fit of one target, a row each.
+
+        A model that was stored does not hold its training rows: give them as X and y.
 
         `fitted`, `residual`; `scaled`, the residual in robust standard deviations; `distance` of
         the features from their bulk, 1 at its border; `weight`; `field`: "good", "far" (a good row
@@ -142,30 +143,21 @@ class RegressionInference(RegressionLearner):
         errors `influence of NAME`, by how many standard errors the row has moved each coefficient.
         """
         check_is_fitted(self)
-        x, y, weights = self._rows("row_diagnostics")
+        if X is not None:
+            self._remember(X, y)
+        x, y, _ = self._rows("row_diagnostics")
         self._check_varied("row_diagnostics")
-        columns = self._predict(x)
-        if not 0 <= target < columns.shape[1]:
+        outputs = self._predict(x)
+        if not 0 <= target < outputs.shape[1]:
             raise InvalidInputError(
-                f"target must be from 0 to {columns.shape[1] - 1}; got {target!r}."
+                f"target must be from 0 to {outputs.shape[1] - 1}; got {target!r}."
             )
-        residual = np.repeat(y, self._copies_, axis=1)[:, target] - columns[:, target]
-        wide = float(m_scale(residual)) or 1.0
-        scale = (
-            self.scale_[target] if self.chosen_ == "linear"
-            else inner_scale(residual, np.ones(len(x)), start=wide, largest=wide, lost=0.0)
+        fitted, truth = outputs[:, target], np.repeat(y, self._copies_, axis=1)[:, target]
+        frame = diagnose(
+            self._features_.apply(x), fitted, truth - fitted, cutoff=self._cutoff,
+            scale=float(self.scale_[target]) if self.chosen_ == "linear" else None,
         )  # fmt: skip
-        bulk = LeverageWeights.fit(self._features_.apply(x), weights, seed=0)
-        frame = pd.DataFrame(
-            {
-                "fitted": columns[:, target],
-                "residual": residual,
-                "scaled": residual / scale,
-                "distance": bulk.distances(self._features_.apply(x)) / bulk.limit,
-                "weight": self.row_weights_ if self._trust_ is None else self._trust_[:, target],
-            }
-        )
-        frame["field"] = four_fields(frame["distance"], frame["scaled"], self._cutoff)
+        frame["weight"] = self.row_weights_ if self._trust_ is None else self._trust_[:, target]
         fit = self._m_estimates()[target] if self._kind in ("bisquare", "squares") else None
         if fit is not None:
             moved = fit.influence() @ self._design().back.T
@@ -175,13 +167,13 @@ class RegressionInference(RegressionLearner):
                 frame[f"influence of {name}"] = moved[:, j]
         return frame
 
-    def diagnostics(self, target: int = 0) -> Any:
+    def diagnostics(self, target: int = 0, X: Any = None, y: Any = None) -> Any:
         """A matplotlib figure of `row_diagnostics`.
 
         Residuals over fitted values, the four fields of distance and residual (Rousseeuw & van
         Zomeren 1990), the weights, and the influence of the rows on the coefficients.
         """
-        return draw_diagnostics(self.row_diagnostics(target), self._cutoff)
+        return draw_diagnostics(self.row_diagnostics(target, X, y), self._cutoff)
 
     def _score_training(self, x: Array, y: Array, weights: Weights | None) -> None:
         """Keep what errors and intervals are made of."""
@@ -220,9 +212,21 @@ class RegressionInference(RegressionLearner):
         if not hasattr(self, "_training_"):
             raise InvalidInputError(
                 f"{name} needs the training rows, and a model that was stored or sent does not hold"
-                " them. Fit again."
+                " them. Fit again, or give row_diagnostics(X=..., y=...) the same rows."
             )
         return self._training_
+
+    def _remember(self, X: Any, y: Any) -> None:
+        """Take these for the training rows."""
+        table, targets = read_pair(self, X, y, reset=False)
+        columns = targets.reshape(len(targets), -1)
+        expected = (len(self.row_weights_), len(self._targets_.scale) // self._copies_)
+        if columns.shape != expected:
+            raise InvalidInputError(
+                f"X and y must be the training rows, {expected[0]} of {expected[1]} target(s); got"
+                f" {columns.shape[0]} of {columns.shape[1]}."
+            )
+        self._training_ = (table, columns, None)
 
     def _check_varied(self, name: str) -> None:
         """Refuse a fit without noise."""

@@ -38,6 +38,8 @@ _FEW = 3.0  # rows a coefficient below which a ridge is considered
 _FEWEST = 2.0  # rows a coefficient below which there is no other
 _TIED = 0.25  # share of one value from which a target may be discrete
 _KEPT = 0.5, 0.75  # share of the rows that a fit must describe; the same where values are tied
+_FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
+_COMMON = 0.05  # share of the rows from which a value of such a column is common
 _PROVEN = 1e-8
 _FALLEN = (
     "A target has too few rows beyond its most common value for rows to be judged; it was fitted by"
@@ -207,13 +209,24 @@ def _least_absolute(rows: Rows, intercept: bool) -> RobustFit:
 
 
 def _near(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
-    """Rows in the bulk of the features, by those columns whose quartiles differ."""
+    """Rows in the bulk of the features, by those columns whose quartiles differ.
+
+    A column of few values has no bulk: a category that a third of the rows have is no mistake. Its
+    rows are near unless they have a value that hardly any other has.
+    """
+    near = np.ones(len(columns), dtype=bool)
     low, high = np.quantile(columns, (0.25, 0.75), axis=0) if columns.size else (0.0, 0.0)
     spread = np.flatnonzero(np.asarray(high - low) > 0)
     if not len(spread) or len(columns) < 3:
-        return np.ones(len(columns), dtype=bool)
-    part = columns[:, spread]
-    near: NDArray[np.bool_] = LeverageWeights.fit(part, count, seed).weights(part) > 0
+        return near
+    few = np.array([len(np.unique(columns[:_LOOKED_AT, j])) <= _FEW_VALUES for j in spread])
+    few &= len(columns) > _FEW_VALUES * _FEW_VALUES
+    for j in spread[few]:
+        _, level, shared = np.unique(columns[:, j], return_inverse=True, return_counts=True)
+        near &= shared[level] >= _COMMON * len(columns)
+    if not few.all():
+        part = columns[:, spread[~few]]
+        near &= LeverageWeights.fit(part, count, seed).weights(part) > 0
     return near if count[near].any() else np.ones(len(columns), dtype=bool)
 
 

@@ -80,6 +80,8 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
         if estimator._errors_ is not None:
             arrays["errors"] = estimator._errors_
         arrays["score"] = estimator._training_score_
+        if estimator._trust_ is not None:
+            arrays["trust"] = estimator._trust_
         if estimator.chosen_ == "linear":
             arrays |= {
                 "coef": estimator.coef_,
@@ -141,7 +143,8 @@ def _restore_regressor(
     estimator._calibration_ = Calibration(
         *(arrays[f"calibration.{part}"].numpy() for part in ("x", "fitted", "misfit"))
     )
-    estimator._copies_, estimator._trust_ = values["copies"], None
+    estimator._copies_ = values["copies"]
+    estimator._trust_ = arrays["trust"].numpy() if "trust" in arrays else None
     estimator._errors_ = arrays["errors"].numpy() if "errors" in arrays else None
     estimator._training_score_ = arrays["score"].numpy()
     if estimator.chosen_ == "linear":

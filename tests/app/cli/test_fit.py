@@ -107,6 +107,23 @@ def test_predictions_can_be_joined_and_have_bounds_and_scores(run, model, house_
     assert "Did you mean 'town'" in error
 
 
+def test_fits_remember_the_interval_that_predictions_get(run, house_file, tmp_path):
+    folder = tmp_path / "m"
+    options = ("--targets", "price", "--model", "linear", "--interval", "0.8", "--quiet")
+    code, _, error = run("fit", house_file, *options, "--out", folder)
+    assert code == 0, error
+    assert "Bad far: both" in (folder / "report.html").read_text()
+    _, out, _ = run("predict", folder, house_file, "--quiet")
+    as_fitted = pd.read_csv(io.StringIO(out))
+    _, out, _ = run("predict", folder, house_file, "--quiet", "--interval", "0.5")
+    asked = pd.read_csv(io.StringIO(out))
+    widths = [table["price high"] - table["price low"] for table in (as_fitted, asked)]
+    assert (widths[0] > widths[1]).all()
+    code, _, error = run("fit", house_file, "--targets", "price", "--interval", "90", "--out", "x")
+    assert code == 2
+    assert "--interval must lie strictly between 0 and 1" in error
+
+
 def test_outliers_by_score_with_what_was_expected(run, model, house_file, tmp_path):
     code, out, _ = run("outliers", model, house_file, "--top", "12", "--json")
     assert code == 0

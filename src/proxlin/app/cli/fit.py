@@ -11,12 +11,14 @@ from typing import Annotated, Literal
 import typer
 from rich.table import Table
 
+from proxlin._checks import check_open_interval
 from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.session import Interrupts, leads
 from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import FitSettings, fit_table, read_table_file
 from proxlin.app.tabular.fit_report import fit_report, lead
 from proxlin.app.tabular.fit_summary import FitSummary
+from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model_folder import check_destination, write_folder
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods.contract import Status
@@ -62,6 +64,10 @@ def fit(
     separator: Annotated[
         str | None, typer.Option(help="Of a CSV file, if it is not found out.")
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="proxlin predict adds bounds that hold this share of good rows: 0.9."),
+    ] = None,
     seconds: Annotated[float | None, typer.Option(help="Time for training.")] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder that keeps the training, to go on after any end.")
@@ -84,6 +90,7 @@ def fit(
     """
     if test is not None and test_share is not None:
         raise InvalidInputError("--test and --test-share exclude each other; give one of them.")
+    interval = None if interval is None else check_open_interval("--interval", interval, 0, 1)
     settings = FitSettings(
         targets=_columns("--targets", targets) or (),
         features=_columns("--features", features),
@@ -124,6 +131,7 @@ def fit(
             interrupts.hit = False
             if not leads():
                 return
+            _keep_interval(fitted, interval)
             stages("measuring")
             summary = FitSummary.of(fitted, table.name)
             stages("writing the report")
@@ -158,6 +166,13 @@ def _columns(name: str, text: str | None) -> tuple[str, ...] | None:
     if columns == ():
         raise InvalidInputError(f"{name} must name at least one column; got {text!r}.")
     return columns
+
+
+def _keep_interval(fitted: Fitted, coverage: float | None) -> None:
+    """What `proxlin predict` adds by default; a model that has no bounds says so at once."""
+    if coverage is not None:
+        fitted.model.bounds(fitted.train.encoded[:1], coverage)
+        fitted.model.facts["interval"] = coverage
 
 
 def _exponent(text: str) -> Exponent:

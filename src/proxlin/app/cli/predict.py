@@ -24,7 +24,8 @@ def predict(
         str | None, typer.Option("--id", help="Columns to copy, to join by: name,street.")
     ] = None,
     interval: Annotated[
-        float | None, typer.Option(help="Add bounds that hold this share of good rows: 0.9.")
+        float | None,
+        typer.Option(help="Add bounds that hold this share of good rows: 0.9. Default: as fitted."),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="CSV file, or .xlsx, .parquet; - is the standard output.")
@@ -55,8 +56,9 @@ def predict(
                 hint = nearest(name, list(rows.frame.columns))
                 raise InvalidInputError(f"--id: the table has no column {name!r}.{hint}")
         predictions = model.predict_encoded(encoded)
-        if interval is not None:
-            bounds = zip(("low", "high"), model.bounds(encoded, interval), strict=True)
+        coverage = model.facts.get("interval") if interval is None else interval
+        if coverage is not None:
+            bounds = zip(("low", "high"), model.bounds(encoded, coverage), strict=True)
             for bound, values in bounds:
                 for place, target in enumerate(model.target_names):
                     predictions[f"{target} {bound}"] = values[:, place]

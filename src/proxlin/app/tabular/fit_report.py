@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 
 from proxlin.app.tabular.columns import NumberColumn, show_number
+from proxlin.app.tabular.fit_diagnostics import diagnostics
 from proxlin.app.tabular.fit_drawings import (
     convergence,
     curves,
@@ -266,6 +267,8 @@ def _misfits(summary: FitSummary, rebuilt: bool) -> Section:
         ("Rows are counted from 1, without the line of names.",),
     )
     drawings = [scores(summary)] if rebuilt else [residuals(summary), scores(summary)]
+    if not rebuilt:
+        drawings.append(diagnostics(summary))
     return Section("Rows that do not fit", [Text(_SCORES), *drawings, table])
 
 

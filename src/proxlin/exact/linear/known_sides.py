@@ -97,7 +97,7 @@ def target_count(shards: Shards) -> int:
 
 def sample_size(rows: int, features: int) -> int:
     """((m + 1) n)^(2/3), the number of rows at which sample and small problem are alike in size."""
-    return math.ceil(((features + 1) * rows) ** (2 / 3))
+    return math.ceil(math.pow((features + 1) * rows, 2 / 3))
 
 
 def worth_it(weights: Tensor, features: int) -> bool:
