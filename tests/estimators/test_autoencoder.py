@@ -117,9 +117,9 @@ def test_the_denoiser_is_measured_against_clean_rows():
     assert net.result_.objective > 0.1
     # The noise shrinks what the net lets through (ridge-like), and it removes noise better.
     generator = np.random.default_rng(3)
-    scale = net.coding_.scaling
-    noisy = scale.invert(scale.apply(x) + level * generator.normal(size=x.shape))
-    error = [np.linalg.norm(one.reconstruct(noisy) - x, axis=1).mean() for one in (net, same)]
+    scale, many = net.coding_.scaling, np.tile(x, (20, 1))
+    noisy = scale.invert(scale.apply(many) + level * generator.normal(size=many.shape))
+    error = [np.linalg.norm(one.reconstruct(noisy) - many, axis=1).mean() for one in (net, same)]
     assert error[0] < error[1]
 
 
@@ -151,8 +151,8 @@ def test_codes_of_any_shape_are_rows_of_numbers():
 
 
 def test_small_tables_get_a_linear_net_and_larger_ones_a_hidden_layer():
-    x, _ = plane(n=400)
-    small, large = (RobustAutoencoder(2, **QUICK).fit(x[:n]) for n in (60, 400))
+    x, _ = plane(n=900)
+    small, large = (RobustAutoencoder(2, **QUICK).fit(x[:n]) for n in (60, 900))
     count = [
         sum(isinstance(layer, nn.Linear) for layer in one.module_.encoder) for one in (small, large)
     ]

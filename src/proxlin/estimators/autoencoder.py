@@ -26,6 +26,7 @@ from proxlin.estimators.autoencoder_nets import (
     has_hidden_layers,
     joint_constraint,
 )
+from proxlin.estimators.autoencoder_start import start_at_plane
 from proxlin.estimators.base import Checkpoint, RobustBase, seeded
 from proxlin.estimators.coding import Coding, flat_rows, has_images, read_image_shape, typical_norm
 from proxlin.estimators.scaling import RobustScaling
@@ -35,6 +36,7 @@ from proxlin.exact.factorize.bounded import Bounds
 from proxlin.methods import Method
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent
+from proxlin.run.callbacks import EarlyStopping
 from proxlin.run.result import Callback
 from proxlin.terms import Constraint, Regularizer
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _STEPS = 300  # of a fit without a budget
+_PROGRESS = 0.02  # of the objective from one evaluation to the next, or a net at a plane is done
 _PART_STEPS = 30  # of a partial fit without a budget
 
 
@@ -64,8 +67,9 @@ class RobustAutoencoder(
     hidden
         Widths of the layers between the row and the code, mirrored on the way back; for images the
         channels of convolutions, each of which halves the sides. By default (8, 16) for images, and
-        (32,) for tables with at least three cells a weight. With `()`, the default for smaller
-        tables, the net is linear: a robust principal component analysis.
+        (32,) for tables with at least ten cells a weight. With `()`, the default for smaller
+        tables, the net is linear: a robust principal component analysis. Nets of tables begin at
+        the plane that most rows follow, and without a budget end when they gain little on it.
     activation
         Name ("tanh", "softplus", "silu", "sigmoid", "identity") or maker of what follows each
         hidden layer; code and output are linear.
@@ -274,6 +278,9 @@ class RobustAutoencoder(
         self.coding_ = Coding.of(self.module_, form, scaling)
         inside = _pulled_in(rows) if self.bounded else rows
         data = self.coding_.training_rows(inside, float(self.noise), seed)
+        at_plane = fresh and self.module is None and self.image_shape_ is None and not self.tied
+        if at_plane:
+            at_plane = start_at_plane(self.coding_, data[-1], self.n_components_, seed)
         problem = Problem(
             self.module_,
             data,
@@ -283,7 +290,12 @@ class RobustAutoencoder(
         )
         held_share = self.validation_fraction if has_hidden_layers(self.module_) else 0.0
         result = self._minimize(
-            problem, seed=seed, steps=steps, held_share=held_share, checkpoint=checkpoint
+            problem,
+            seed=seed,
+            steps=steps,
+            held_share=held_share,
+            checkpoint=checkpoint,
+            stopping=(EarlyStopping(patience=1, min_decrease=_PROGRESS),) if at_plane else (),
         )
         norms = self.coding_.norms(rows, self.p)
         self._record(result, norms, size=typical_norm(rows, scaling, self.p))

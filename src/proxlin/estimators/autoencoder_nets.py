@@ -26,7 +26,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
 }
 _WIDTH, _CHANNELS = 32, (8, 16)  # of the hidden layers: for tables, for images
-_WEIGHTS_PER_CELL = 1 / 3  # with more weights a net learns outliers by heart
+_WEIGHTS_PER_CELL = 1 / 10  # with more weights a net learns outliers by heart
 
 Factory = Callable[[Any, int], nn.Module]  # (features or image shape, code width) -> net
 

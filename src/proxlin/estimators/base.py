@@ -137,8 +137,9 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         checkpoint: Checkpoint = None,
         held_share: float = 0.0,
         held_rows: NDArray[np.bool_] | None = None,
+        stopping: Sequence[Callback] = (),
     ) -> Result:
-        """Minimise within the user's budget; without one, within so many steps.
+        """Minimise within the user's budget; without one, within so many steps or until `stopping`.
 
         Steps and not seconds, so that the same seed gives the same numbers. A share of the rows, or
         given ones, may be held out of training, to choose the best point of the run.
@@ -160,7 +161,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             max_iter=steps if free else self.max_iter,
             tol=self.tol,
             seed=seed,
-            callbacks=self.callbacks,
+            callbacks=(*self.callbacks, *(stopping if free else ())),
             held_out=held_out,
             checkpoint=checkpoint,
         )

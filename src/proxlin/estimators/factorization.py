@@ -25,6 +25,7 @@ from proxlin.exact.factorize import Cells, RowNorm, Stream, check_known, check_r
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.fit_factors import (
     EmbeddedRows,
+    FactorSettings,
     Fit,
     embed_rows,
     fit_bounded,
@@ -227,20 +228,20 @@ class RobustFactorization(
         rank = self._choose(cells, norm, seed)
         norm = self._norm()
         by_column = self.robust == "columns"
-        settings: dict[str, Any] = {
-            "by_column": by_column,
-            "batch": self.batch_size,
-            "tol": _TOL if self.tol is None else self.tol,
-            "max_iter": self.max_iter,
-            "max_seconds": self.max_seconds,
-            "seed": seed,
-        }
+        settings = FactorSettings(
+            by_column=by_column,
+            batch=self.batch_size,
+            tol=_TOL if self.tol is None else self.tol,
+            max_iter=self.max_iter,
+            max_seconds=self.max_seconds,
+            seed=seed,
+        )
         if self._bounds is None:
-            fit = fit_factors(cells, rank, norm, **settings)
+            fit = fit_factors(cells, rank, norm, settings)
             self._keep(fit)
             return self._out(fit.u)
         bounds = Bounds.of(cells.transposed) if by_column else self._bounds
-        fit = fit_bounded(cells, bounds, rank, norm, **settings)
+        fit = fit_bounded(cells, bounds, rank, norm, settings)
         if by_column:  # columns that are wrong as a whole have no spread of their own
             pulled = bounds.pull(cells.transposed, (fit.u @ fit.v).T)
             self._bounds = Bounds.of(pulled.transposed)

@@ -24,7 +24,7 @@ from proxlin.estimators.tables import Array, as_array, check_squares, read_codes
 from proxlin.exact.factorize import Cells, RowNorm
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.embed import embed
-from proxlin.exact.factorize.fit_factors import fit_bounded
+from proxlin.exact.factorize.fit_factors import FactorSettings, fit_bounded
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -221,9 +221,8 @@ class RobustPCA(
             moved = Cells(moved.values * cells.known, cells.known, cells.max_bytes)
         norm = RowNorm(2.0, 0.0, False)
         bounds = Bounds(torch.zeros_like(middle), self._bounds.spread, self._bounds.reach)
-        fit = fit_bounded(
-            moved, bounds, rank, norm, by_column=False, tol=1e-3, max_iter=50, seed=seed
-        )
+        settings = FactorSettings(tol=1e-3, max_iter=50, seed=seed)
+        fit = fit_bounded(moved, bounds, rank, norm, settings)
         u = embed(bounds.pull(moved, fit.u @ fit.v), fit.v, norm).u
         plane = u @ fit.v
         residual = ((moved.values - plane) / bounds.spread.to(plane)).abs()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,126 +69,110 @@ def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:
     return filled
 
 
-def fit_factors(
-    cells: Cells,
-    rank: int,
-    norm: RowNorm,
-    *,
-    by_column: bool,
-    batch: int | None = None,
-    tol: float = 1e-4,
-    max_iter: int | None = None,
-    max_seconds: float | None = None,
-    seed: int = 0,
-    callbacks: Iterable[Callback] = (),
-) -> Fit:
+@dataclass(frozen=True, kw_only=True)
+class FactorSettings:
+    """How a table is factorised: what may be bad, when to stop, where to begin."""
+
+    by_column: bool = False  # whole columns may be bad, instead of rows
+    batch: int | None = None  # rows of a batch; None for sweeps over all of them
+    tol: float = 1e-4
+    max_iter: int | None = None  # sweeps, or passes of batches
+    max_seconds: float | None = None
+    seed: int = 0
+    callbacks: tuple[Callback, ...] = ()
+
+    @property
+    def sweeps(self) -> int | None:
+        """How many sweeps there may be; without any budget a number that ends every run."""
+        unlimited = self.max_iter is None and self.max_seconds is None
+        return MAX_SWEEPS if unlimited else self.max_iter
+
+    def factorize(self, cells: Cells, rank: int, norm: RowNorm, **changes: Any) -> Factors:
+        """Sweeps over the cells; `changes` are arguments of `factorize` in place of these."""
+        arguments: dict[str, Any] = {
+            "tol": self.tol,
+            "max_iter": self.sweeps,
+            "max_seconds": self.max_seconds,
+            "seed": self.seed,
+            "callbacks": self.callbacks,
+        }
+        return factorize(cells, rank, norm, **(arguments | changes))
+
+
+def fit_factors(cells: Cells, rank: int, norm: RowNorm, settings: FactorSettings) -> Fit:
     """A factorisation of the whole table: by sweeps, or in batches of rows if a size is given."""
-    unlimited = max_iter is None and max_seconds is None
-    if batch is not None:
-        passes = _PASSES if unlimited else max_iter
-        loop = Loop(Budget(max_seconds, passes), check_callbacks(callbacks))
-        return _fit_batches(cells, rank, norm, loop, by_column=by_column, batch=batch, seed=seed)
-    factors = factorize(
-        cells.transposed if by_column else cells,
-        rank,
-        norm,
-        tol=tol,
-        max_iter=MAX_SWEEPS if unlimited else max_iter,
-        max_seconds=max_seconds,
-        seed=seed,
-        callbacks=callbacks,
-    )
-    u, v = factors.u, factors.v
-    if by_column:
-        u, v = normal_form(
-            v.T.contiguous(), u.T.contiguous(), alpha=0.0, non_negative=norm.non_negative
-        )
-    return _finish(cells, u, v, norm, factors.result, by_column=by_column)
+    if settings.batch is not None:
+        return _fit_batches(cells, rank, norm, settings, settings.batch)
+    sides = cells.transposed if settings.by_column else cells
+    factors = settings.factorize(sides, rank, norm)
+    u, v = _of_rows(factors.u, factors.v, norm, settings.by_column)
+    return _finish(cells, u, v, norm, factors.result, by_column=settings.by_column)
 
 
 def fit_bounded(
-    cells: Cells,
-    bounds: Bounds,
-    rank: int,
-    norm: RowNorm,
-    *,
-    by_column: bool,
-    batch: int | None = None,
-    tol: float = 1e-4,
-    max_iter: int | None = None,
-    max_seconds: float | None = None,
-    seed: int = 0,
-    callbacks: Iterable[Callback] = (),
+    cells: Cells, bounds: Bounds, rank: int, norm: RowNorm, settings: FactorSettings
 ) -> Fit:
     """The same with residuals that count for a bounded amount, and then not at all (see `Bounds`).
 
     `bounds` are those of the columns of the cells, or of their rows if columns may be bad.
     """
+    by_column = settings.by_column
     sides = cells.transposed if by_column else cells
     pulled = bounds.pull(sides)
-    if pulled is sides or batch is not None:
-        return fit_factors(
-            pulled.transposed if by_column else pulled,
-            rank,
-            norm,
-            by_column=by_column,
-            batch=batch,
-            tol=tol,
-            max_iter=max_iter,
-            max_seconds=max_seconds,
-            seed=seed,
-            callbacks=callbacks,
-        )
-    unlimited = max_iter is None and max_seconds is None
+    if pulled is sides or settings.batch is not None:
+        return fit_factors(pulled.transposed if by_column else pulled, rank, norm, settings)
     started = time.perf_counter()
 
-    def sweeps(table: Cells, tolerance: float, start: Tensor | None) -> Factors:
-        spent = time.perf_counter() - started
-        return factorize(
-            table,
-            rank,
-            norm,
-            tol=tolerance,
-            max_iter=MAX_SWEEPS if unlimited else max_iter,
-            max_seconds=None if max_seconds is None else max(1e-3, max_seconds - spent),
-            seed=seed,
-            start=start,
-            callbacks=callbacks,
-        )
+    def sweeps(table: Cells, tol: float, start: Tensor | None) -> Factors:
+        left = settings.max_seconds
+        if left is not None:
+            left = max(1e-3, left - (time.perf_counter() - started))
+        return settings.factorize(table, rank, norm, tol=tol, max_seconds=left, start=start)
 
-    factors = sweeps(pulled, 10 * tol, None)
+    factors = sweeps(pulled, 10 * settings.tol, None)
     pulled = bounds.pull(sides, factors.u @ factors.v)
-    factors = sweeps(pulled, 10 * tol, factors.v)
+    factors = sweeps(pulled, 10 * settings.tol, factors.v)
     around = factors.u @ factors.v
     pulled, kept = bounds.pull(sides, around), bounds.drop(sides, around)
     if len(kept.values) >= rank:
-        factors = sweeps(kept, tol, factors.v)
-    v = factors.v
-    u = embed(pulled, v, norm).u
-    if by_column:
-        u, v = normal_form(
-            v.T.contiguous(), u.T.contiguous(), alpha=0.0, non_negative=norm.non_negative
-        )
-        pulled = pulled.transposed
-    return _finish(pulled, u, v, norm, factors.result, by_column=by_column, redescend=True)
+        factors = sweeps(kept, settings.tol, factors.v)
+    u, v = _of_rows(embed(pulled, factors.v, norm).u, factors.v, norm, by_column)
+    return _finish(
+        pulled.transposed if by_column else pulled,
+        u,
+        v,
+        norm,
+        factors.result,
+        by_column=by_column,
+        redescend=True,
+    )
+
+
+def _of_rows(u: Tensor, v: Tensor, norm: RowNorm, by_column: bool) -> tuple[Tensor, Tensor]:
+    """The factors of the table from those of its transpose, if it was factorised so."""
+    if not by_column:
+        return u, v
+    return normal_form(
+        v.T.contiguous(), u.T.contiguous(), alpha=0.0, non_negative=norm.non_negative
+    )
 
 
 def _fit_batches(
-    cells: Cells,
-    rank: int,
-    norm: RowNorm,
-    loop: Loop,
-    *,
-    by_column: bool,
-    batch: int,
-    seed: int,
+    cells: Cells, rank: int, norm: RowNorm, settings: FactorSettings, batch: int
 ) -> Fit:
     """Passes of a stream over the rows in random order; the end is not measured."""
-    generator, budget = torch.Generator().manual_seed(seed), loop.budget
+    unlimited = settings.max_iter is None and settings.max_seconds is None
+    budget = Budget(settings.max_seconds, _PASSES if unlimited else settings.max_iter)
+    loop = Loop(budget, check_callbacks(settings.callbacks))
+    generator, by_column = torch.Generator().manual_seed(settings.seed), settings.by_column
     n = len(cells.values)
     first = sample_rows(n, max(_FIRST_ROWS, 20 * rank), generator)
     stream = Stream.begin(
-        cells if first is None else cells.rows(first), rank, norm, by_column=by_column, seed=seed
+        cells if first is None else cells.rows(first),
+        rank,
+        norm,
+        by_column=by_column,
+        seed=settings.seed,
     )
 
     def one_pass() -> None:
