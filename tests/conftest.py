@@ -15,7 +15,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # The same examples every time, but for `make test-long`; no test looks at the clock.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None, print_blob=True)
-settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=1000)
+settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=200)
 settings.load_profile("repeatable")
 
 # Tests that take longer than this, as measured; `make test-times` writes the list anew.
