@@ -13,7 +13,7 @@ import platform
 import subprocess
 import sys
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -131,7 +131,7 @@ def collect(steps: list[Step], work: Path, to: Path, command: str) -> list[Path]
         "versions": {name: version(name) for name in _PACKAGES},
         "python": platform.python_version(),
         "machine": machine(),
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     for name, text in {
         "results.json": json.dumps(made, indent=2) + "\n",

@@ -5,9 +5,8 @@ python tests/release/floors.py [EXTRA ...]
 
 import re
 import sys
-from pathlib import Path
-
 import tomllib
+from pathlib import Path
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

@@ -41,7 +41,7 @@ from proxlin.run.result import Callback
 from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _STEPS = 300  # of a fit without a budget
 _PROGRESS = 0.02  # of the objective from one evaluation to the next, or a net at a plane is done

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from proxlin._checks import check_choice, check_count
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import check_factory, check_widths
+from proxlin.estimators.base import check_factory, check_widths, made_by
 from proxlin.models import Autoencoder, image_autoencoder, mlp_autoencoder
 from proxlin.terms import Constraint, Penalty
 from proxlin.terms.layout import Layout
@@ -110,7 +110,7 @@ def check_net(net: Any, form: RowForm, code: int) -> None:
 
 def _from_factory(factory: Any, form: RowForm, code: int) -> nn.Module:
     check_factory(factory, "features or image shape, n_components")
-    net = factory(form.n_features if form.image is None else form.image, code)
+    net = made_by(factory, form.n_features if form.image is None else form.image, code)
     halves = [getattr(net, name, None) for name in ("encoder", "decoder")]
     if not isinstance(net, nn.Module) or not all(isinstance(half, nn.Module) for half in halves):
         raise InvalidInputError(

@@ -30,7 +30,7 @@ from proxlin.run.result import Result
 from proxlin.terms import Constraint, ElasticNet, GroupLasso, Lasso, Regularizer, Ridge
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _LEAST_TO_SPLIT = 100  # rows below which none is held out: too few would be left to judge by
 
@@ -251,6 +251,16 @@ def check_factory(module: Any, arguments: str) -> None:
             f"module must be a function ({arguments}) -> net, not a net: every fit starts from a"
             f" fresh one; got {type(module).__name__}."
         )
+
+
+def made_by(factory: Any, *arguments: Any) -> Any:
+    """What the factory makes of these arguments; one that does not take them is refused."""
+    try:
+        return factory(*arguments)
+    except TypeError as cause:
+        raise InvalidInputError(
+            f"module{arguments} must return a net; the call ended with: {shown(cause)}."
+        ) from cause
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from proxlin.exact.factorize.fit_factors import (
 from proxlin.exact.factorize.held_out_cells import choose
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _TOL = 1e-4
 _RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that held-out cells choose from

@@ -16,7 +16,7 @@ from proxlin.estimators.factor_model import FactorModel, Mask, Matrix
 from proxlin.estimators.tables import Array, read_table
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _ROWS = 5000  # that are learned from
 _HELD = 0.1  # share of the known cells that judge

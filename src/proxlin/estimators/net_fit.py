@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import seeded
+from proxlin.estimators.base import made_by, seeded
 from proxlin.estimators.tables import Array, as_array, as_tensor
 from proxlin.models import mlp_regressor
 from proxlin.problem import Problem
@@ -34,7 +34,7 @@ def build_module(
     with seeded(seed):
         if factory is None:
             return mlp_regressor(n_in, n_out, hidden=hidden)
-        module = factory(n_in, n_out)
+        module = made_by(factory, n_in, n_out)
     if not isinstance(module, nn.Module):
         raise InvalidInputError(
             f"module(n_in, n_out) must return a torch.nn.Module; got {type(module).__name__}."

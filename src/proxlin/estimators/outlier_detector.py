@@ -22,7 +22,7 @@ from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, check_squares, read_table
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _CUTOFF = 2.5  # standard deviations of a Gaussian score: 1 in 160 good rows lies beyond
 _GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the table that scores are compared with

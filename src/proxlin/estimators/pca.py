@@ -27,7 +27,7 @@ from proxlin.exact.factorize.embed import embed
 from proxlin.exact.factorize.fit_factors import FactorSettings, fit_bounded
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 Matrix = NDArray[np.float64]
 

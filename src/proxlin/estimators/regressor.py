@@ -30,7 +30,7 @@ from proxlin.run.result import Callback
 from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _SMALL = 2**20  # cells of a sparse table that is made dense
 _LATER = 0.1  # share of the steps that a later call of partial_fit takes

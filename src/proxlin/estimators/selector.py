@@ -28,7 +28,7 @@ from proxlin.estimators.sparse_selection import SparseGroupPath
 from proxlin.estimators.tables import Array, as_tensor, read_pair, read_table
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _TOL = 1e-6  # gap of each solution, relative to its objective
 _WEAKEST = 1e-3  # of the strongest alpha, where the path ends

@@ -173,4 +173,8 @@ def _column(values: Mapping[str, Any]) -> Column:
 
 def _number_column(values: Mapping[str, Any]) -> NumberColumn:
     plain = {key: value for key, value in values.items() if key != "kind"}
+    numbers = [plain[name] for name in ("center", "scale", "fill")]
+    numbers += [plain[name] for name in ("low", "high") if plain.get(name) is not None]
+    if not all(type(number) in (int, float) for number in numbers):
+        raise TypeError("a column's center, scale, fill and range must be numbers")
     return NumberColumn(**{**plain, "reading": Reading(**plain["reading"])})

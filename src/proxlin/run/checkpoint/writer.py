@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -137,7 +137,7 @@ class CheckpointWriter:
         ]
 
     def _write(self, number: int, parts: Serialized) -> None:
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         self.folder.write(number, parts, {"owner": self.owner, "written": now})
         self._ours.append(number)
         while len(self._ours) > self.settings.keep:
