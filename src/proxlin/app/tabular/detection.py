@@ -103,7 +103,7 @@ def detection_report(found: Detection, source: str, command: str) -> str:
             for cell in misfit.cells
             for expected, got in (cell.texts,)
         )
-        table.append((misfit.row, round(misfit.score, 1), misfit.outlier, where))
+        table.append((misfit.row, where, round(misfit.score, 1), misfit.outlier))
     blamed = judged.misfits[flags].argmax(axis=1) if count else np.empty(0, dtype=int)
     often = np.bincount(blamed, minlength=len(judged.names))
     columns: list[tuple[Field, ...]] = [
@@ -115,7 +115,7 @@ def detection_report(found: Detection, source: str, command: str) -> str:
             [
                 Table(
                     "The oddest rows",
-                    ("row", "score", "outlier", "where, and what the rest of the row lets expect"),
+                    ("row", "where, and what the rest of the row lets expect", "score", "outlier"),
                     table,
                     ("Rows are counted from 1, without the line of names.",),
                 ),

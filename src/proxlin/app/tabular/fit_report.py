@@ -259,10 +259,10 @@ def _misfits(summary: FitSummary, rebuilt: bool) -> Section:
             for cell in misfit.cells
             for expected, got in (cell.texts,)
         )
-        rows.append((misfit.row, round(misfit.score, 1), misfit.outlier, where))
+        rows.append((misfit.row, where, round(misfit.score, 1), misfit.outlier))
     table = Table(
         "Training rows that fit worst",
-        ("row", "outlier score", "outlier", "where, and what the model expects"),
+        ("row", "where, and what the model expects", "outlier score", "outlier"),
         rows,
         ("Rows are counted from 1, without the line of names.",),
     )

@@ -221,10 +221,10 @@ class OddCell:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """Expected and found in a few characters; what was found keeps the digits it had."""
+        """Expected with four digits, and what was found with those it had."""
         expected, got = (
             content if isinstance(content, str) else show_plain(content, digits)
-            for content, digits in ((self.expected, 6), (self.got, 9))
+            for content, digits in ((self.expected, 4), (self.got, 9))
         )
         return expected, got
 
