@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from proxlin import RobustAutoencoder, RobustRegressor
+from proxlin import RobustAutoencoder, RobustFactorization, RobustRegressor
 from proxlin.methods.contract import Status
 
 X = np.random.default_rng(0).normal(size=(120, 3))
@@ -31,3 +31,31 @@ def test_callbacks_watch_the_training_of_a_net_and_end_it(estimator):
 def test_a_callback_that_cannot_be_called_is_refused():
     with pytest.raises(ValueError, match="callbacks"):
         RobustRegressor(hidden=(8,), callbacks=[3]).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "doing"),
+    [
+        (RobustRegressor(), ""),
+        (RobustRegressor(hidden=(8,), max_iter=20, random_state=0), "training a net on"),
+        (RobustAutoencoder(2, max_iter=20, random_state=0), "training a net on"),
+        (RobustFactorization(2, max_iter=5, random_state=0), "sweeps for 2 components"),
+    ],
+    ids=["line", "net", "autoencoder", "factorization"],
+)
+def test_verbose_tells_what_is_done_and_what_came_out(estimator, doing, capsys):
+    clone(estimator).fit(X, Y)
+    assert capsys.readouterr().err == ""
+    clone(estimator).set_params(verbose=True).fit(X, Y)
+    told = capsys.readouterr().err
+    assert f"{type(estimator).__name__}: objective " in told.splitlines()[-1]
+    assert "of 120 rows flagged" in told.splitlines()[-1]
+    if doing:
+        assert f"{type(estimator).__name__}, {doing}" in told
+        assert "objective" in told.splitlines()[0]
+        assert "left at most" in told
+
+
+def test_verbose_is_a_flag_or_a_count():
+    with pytest.raises(ValueError, match="verbose must be a whole number"):
+        RobustRegressor(verbose="loud").fit(X, Y)

@@ -109,6 +109,8 @@ class RobustAutoencoder(
     checkpoint
         A folder, or `Checkpoints`, in which `fit` keeps itself, so that the same call goes on after
         whatever ended it; needs a number as `random_state`.
+    verbose
+        Show on the standard error one line with objective, time left and what is being done.
     callbacks
         Called while the net is trained, as in `minimize`: to watch it, or to end it by returning
         True.
@@ -158,6 +160,7 @@ class RobustAutoencoder(
         warm_start: bool = False,
         checkpoint: Checkpoint = None,
         callbacks: Sequence[Callback] = (),
+        verbose: bool | int = False,
     ) -> None:
         self.n_components = n_components
         self.hidden = hidden
@@ -183,6 +186,7 @@ class RobustAutoencoder(
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.callbacks = callbacks
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn codes of the rows X, (n, features) or images (n, c, h, w); y is ignored."""

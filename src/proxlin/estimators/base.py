@@ -24,6 +24,7 @@ from proxlin.estimators.tables import Array
 from proxlin.methods import Method
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent, RowLoss
+from proxlin.run.callbacks import ProgressLine
 from proxlin.run.checkpoint import Checkpoints, as_checkpoints
 from proxlin.run.minimize import Callback, minimize
 from proxlin.run.result import Result
@@ -62,6 +63,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     max_iter: int | None
     tol: float | None
     callbacks: Sequence[Callback] = ()  # for subclasses that train nets
+    verbose: bool | int = False
     random_state: Any
     device: str | torch.device | None
 
@@ -88,6 +90,12 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _adopt(self, attempt: Self) -> Self:
         """Take over what the attempt has learned, all of it at once."""
         self.__dict__ = attempt.__dict__
+        if self.verbose:
+            result, flagged = self.result_, int(self.outliers_.sum())
+            ProgressLine(type(self).__name__).close(
+                f"objective {result.objective:.6g} after {result.seconds:.1f} s, {flagged:,} of"
+                f" {len(self.outliers_):,} rows flagged. {result.status}"
+            )
         return self
 
     def _check_shared(self) -> None:
@@ -104,6 +112,18 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if self.tol is not None:
             check_positive("tol", self.tol)
         _check_device(self.device)
+        verbose = int(self.verbose) if isinstance(self.verbose, bool | np.bool_) else self.verbose
+        check_count("verbose", verbose, minimum=0)
+
+    @contextmanager
+    def _watched(self, doing: str) -> Iterator[tuple[Callback, ...]]:
+        """The callback that shows one line on what is being done, where `verbose` asks for it."""
+        if not self.verbose:
+            yield ()
+            return
+        line = ProgressLine(f"{type(self).__name__}, {doing}")
+        yield (line,)
+        line.close("done.")
 
     def _check_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Refuse a folder that a later fit could not go on from."""
@@ -154,17 +174,19 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             kept = problem.n_rows - round(held_share * problem.n_rows)
             held_out = problem.rows.take(order[kept:])
             problem = problem.restricted(order[:kept])
-        return minimize(
-            problem,
-            self.method if method is None else method,
-            max_seconds=self.max_seconds,
-            max_iter=steps if free else self.max_iter,
-            tol=self.tol,
-            seed=seed,
-            callbacks=(*self.callbacks, *(stopping if free else ())),
-            held_out=held_out,
-            checkpoint=checkpoint,
-        )
+        rows = f"training a net on {problem.n_rows:,} rows"
+        with self._watched(rows) as watching:
+            return minimize(
+                problem,
+                self.method if method is None else method,
+                max_seconds=self.max_seconds,
+                max_iter=steps if free else self.max_iter,
+                tol=self.tol,
+                seed=seed,
+                callbacks=(*self.callbacks, *watching, *(stopping if free else ())),
+                held_out=held_out,
+                checkpoint=checkpoint,
+            )
 
     def _record(
         self, result: Result, norms: Array, *, size: float = 1.0, scale: OutlierScale | None = None

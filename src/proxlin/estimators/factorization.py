@@ -77,6 +77,8 @@ class RobustFactorization(
     tol
         The run has converged when neither factor alone could lower the objective by this share of
         it, which is measured. Not measured for batches.
+    verbose
+        Show on the standard error one line with objective, time left and what is being done.
     random_state, device
         Seed of starts and batches; where to compute.
 
@@ -118,6 +120,7 @@ class RobustFactorization(
         max_seconds: float | None = None,
         max_iter: int | None = None,
         tol: float | None = None,
+        verbose: bool | int = False,
         random_state: Any = None,
         device: str | torch.device | None = None,
     ) -> None:
@@ -130,6 +133,7 @@ class RobustFactorization(
         self.max_seconds = max_seconds
         self.max_iter = max_iter
         self.tol = tol
+        self.verbose = verbose
         self.random_state = random_state
         self.device = device
 
@@ -236,12 +240,14 @@ class RobustFactorization(
             max_seconds=self.max_seconds,
             seed=seed,
         )
-        if self._bounds is None:
-            fit = fit_factors(cells, rank, norm, settings)
-            self._keep(fit)
-            return self._out(fit.u)
-        bounds = Bounds.of(cells.transposed) if by_column else self._bounds
-        fit = fit_bounded(cells, bounds, rank, norm, settings)
+        with self._watched(f"sweeps for {rank} components") as watching:
+            settings = replace(settings, callbacks=watching)
+            if self._bounds is None:
+                fit = fit_factors(cells, rank, norm, settings)
+                self._keep(fit)
+                return self._out(fit.u)
+            bounds = Bounds.of(cells.transposed) if by_column else self._bounds
+            fit = fit_bounded(cells, bounds, rank, norm, settings)
         if by_column:  # columns that are wrong as a whole have no spread of their own
             pulled = bounds.pull(cells.transposed, (fit.u @ fit.v).T)
             self._bounds = Bounds.of(pulled.transposed)

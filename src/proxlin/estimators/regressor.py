@@ -102,6 +102,8 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
     callbacks
         Called while a net is trained, as in `minimize`: to watch it, or to end it by returning
         True.
+    verbose
+        Show on the standard error one line with objective, time left and what is being done.
     random_state, device
         A seed or numpy generator for nets and held-out rows; a torch device for nets.
 
@@ -159,6 +161,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         warm_start: bool = False,
         checkpoint: Checkpoint = None,
         callbacks: Sequence[Callback] = (),
+        verbose: bool | int = False,
         random_state: Any = None,
         device: str | torch.device | None = None,
     ) -> None:
@@ -181,6 +184,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.callbacks = callbacks
+        self.verbose = verbose
         self.random_state = random_state
         self.device = device
 
