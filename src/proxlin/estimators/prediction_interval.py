@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from scipy.special import gammaln
 from scipy.stats import norm
 from scipy.stats import t as student
@@ -74,12 +76,13 @@ class Calibration:
             self._spreads[target, local] = spread, misfit / sizes
         return self._spreads[target, local]
 
-    def reach(self, x: Vector, fitted: Vector, coverage: float, *, local: bool) -> Vector:
+    def reach(self, x: Any, fitted: Vector, coverage: float, *, local: bool) -> Vector:
         """(n, targets): how far intervals of new rows extend to both sides."""
+        table = x.toarray() if issparse(x) else x
         parts = []
         for j in range(self.misfit.shape[1]):
             spread, scores = self.spread(j, local=local)
-            sizes = spread(np.column_stack([x, fitted[:, j]]))
+            sizes = spread(np.column_stack([table, fitted[:, j]]))
             parts.append(clean_quantile(scores, coverage) * sizes)
         return np.column_stack(parts)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,17 +19,19 @@ from proxlin.exact.linear.losses import Quantile, loss_for
 from proxlin.exact.linear.multipliers import OBJECTIVE, Multipliers, typical_size
 from proxlin.exact.linear.null_model import null_model_gap, weighted_center
 from proxlin.exact.linear.penalties import is_separable, scaled_penalty
+from proxlin.exact.linear.vertex import vertex_quantile
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.problem.parallel import Serial
 from proxlin.problem.rows import TensorRows
 from proxlin.problem.shards import Everywhere
 from proxlin.run.loop import Loop, check_callbacks
-from proxlin.run.result import Callback, Certificate, Result
+from proxlin.run.result import Callback, Certificate, History, Result
 from proxlin.terms import Constraint, Regularizer
 from proxlin.terms.layout import Layout
 from proxlin.terms.penalty import Penalty
 
+_VERTEX_ROWS, _VERTEX_COLUMNS = 2000, 20  # from and up to which vertices are faster
 _ROUNDING = 4.0 * torch.finfo(torch.float64).eps  # of an objective
 
 
@@ -82,8 +85,9 @@ def solve_linear(
     point is never worse than `start`, or than no features and the median (for "mse" the mean) of
     the targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from,
     `callbacks` are told of every gap, and Ctrl-C returns the best point so far. Where several
-    points are optimal, one of them is returned, usually from the middle of the set. Slow, at times
-    without a proof, are weak l1 and group penalties on many more features than rows.
+    points are optimal, one of them is returned, usually from the middle of the set, for quantiles
+    of many rows a vertex. Slow, at times without a proof, are weak l1 and group penalties on many
+    more features than rows.
     Memory: the data in float64 twice, plus about ten residuals (n, t); quantiles of one target and
     many rows hold the data once (`proxlin.exact.linear.known_sides`).
 
@@ -98,13 +102,12 @@ def solve_linear(
     row_loss = RowLoss(p) if loss is None else loss
     x, y, weights = _read(x, y, sample_weight)
     m, t = x.shape[1], y.shape[1]
-    plain = max_iter is None and not loop.callbacks and at_least is at_most is None
-    if isinstance(loss, Pinball) and t == 1 and plain and worth_it(weights, m):
-        return solve_by_sides(
-            Everywhere(TensorRows((x, y, weights)), Serial()), float(loss.levels(y)),
-            solve_linear, start=start, tol=tol, max_seconds=max_seconds, regularizer=regularizer,
-            constraint=constraint, fit_intercept=fit_intercept,
-        )  # fmt: skip
+    if max_iter is None and not loop.callbacks and at_least is at_most is None:
+        options = {"regularizer": regularizer, "constraint": constraint, "tol": tol, "start": start}
+        limits = {"fit_intercept": fit_intercept, "max_seconds": max_seconds}
+        quick = _many_rows(x, y, weights, loss, options | limits)
+        if quick is not None:
+            return quick
     terms = Penalty(Layout(("coef",), ((m, t),)), regularizer, constraint)
     scaled_loss = loss_for(row_loss, t)
     joint = not (scaled_loss.separable and is_separable(terms))
@@ -152,15 +155,9 @@ def solve_linear(
     base, gap = float(units @ best.base), max(0.0, objective - float(units @ best.bound))
     if bool(best.owned.any()):
         gap = float(units @ best.gaps)
-    if not math.isfinite(objective):
-        status = Status.NON_FINITE
-    elif gap <= tol * base + rounding:
-        status = Status.CONVERGED
-    elif status is Status.CONVERGED:
-        status = Status.NO_DECREASE
     relative = gap / base if base > 0 else 0.0
     return LinearResult(
-        status=status,
+        status=_status(status, objective, proven=gap <= tol * base + rounding),
         objective=objective,
         certificate=Certificate("duality gap", relative, OBJECTIVE, len(where.weights)),
         seconds=loop.budget.seconds,
@@ -170,6 +167,58 @@ def solve_linear(
         remarks=tuple(loop.remarks),
         targets=t,
     )
+
+
+def _status(status: Status, objective: float, *, proven: bool) -> Status:
+    """Converged only if the objective, as a user would compute it, is proven."""
+    if not math.isfinite(objective):
+        return Status.NON_FINITE
+    if proven:
+        return Status.CONVERGED
+    return Status.NO_DECREASE if status is Status.CONVERGED else status
+
+
+def _many_rows(
+    x: Tensor, y: Tensor, weights: Tensor, loss: Pinball | None, options: dict[str, Any]
+) -> LinearResult | None:
+    """A quantile of many rows by what is faster there; None if nothing is."""
+    if loss is None or y.shape[1] > 1:
+        return None
+    tau = float(loss.levels(y))
+    if worth_it(weights, x.shape[1]):
+        everything = Everywhere(TensorRows((x, y, weights)), Serial())
+        return solve_by_sides(everything, tau, solve_linear, **options)
+    free = options["regularizer"] is None and options["constraint"] is None
+    if not free or len(x) < _VERTEX_ROWS or not 0 < x.shape[1] <= _VERTEX_COLUMNS:
+        return None
+    began, used = time.perf_counter(), weights > 0
+    rows, targets = (x, y) if bool(used.all()) else (x[used], y[used])
+    centre = rows.median(0).values * float(options["fit_intercept"])
+    size = (rows - centre).abs().median(0).values
+    size = torch.where(size > 0, size, 1.0)
+    ones = [x.new_ones(len(rows), 1)] if options["fit_intercept"] else []
+    design = torch.cat([(rows - centre) / size, *ones], 1).numpy()
+    found = vertex_quantile(design, targets[:, 0].numpy(), weights[used].numpy(), tau)
+    if found is None:
+        return None
+    theta = torch.from_numpy(found[0])
+    coef = (theta[: x.shape[1]] / size)[:, None]
+    offset = theta[x.shape[1] :] - centre @ coef if ones else x.new_zeros(1)
+    objective, rounding = _objective((x, y, weights), coef, offset, loss)
+    gap = found[1] / min(tau, 1.0 - tau) + rounding / max(objective, 1e-300)
+    if not gap <= options["tol"]:
+        return None
+    return LinearResult(
+        status=Status.CONVERGED,
+        objective=objective,
+        certificate=Certificate("duality gap", gap, OBJECTIVE, len(rows)),
+        seconds=time.perf_counter() - began,
+        iterations=found[2],
+        history=History([{"iteration": found[2], "seconds": time.perf_counter() - began,
+                          "objective": objective, "gap": gap}]),
+        theta=torch.cat([coef[:, 0], offset]),
+        targets=1,
+    )  # fmt: skip
 
 
 def _least_squares(where: Coordinates) -> Tensor:
