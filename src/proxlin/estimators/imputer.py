@@ -162,8 +162,16 @@ def _mixture(guesses: Matrix, truth: NDArray[np.float64]) -> NDArray[np.float64]
         chosen = int(np.argmin(errors))
         parts[chosen] += 1
         total = total + guesses[chosen]
+    # Whatever is not better than the medians by a standard error may be better by chance.
+    gain = _bounded(guesses[0] - truth) - _bounded(total / _PARTS - truth)
+    if gain.mean() <= gain.std() / np.sqrt(len(gain)):
+        parts = np.eye(len(guesses))[0] * _PARTS
     return parts / _PARTS
 
 
+def _bounded(away: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.minimum(np.abs(away), _BOUND)
+
+
 def _error(away: NDArray[np.float64]) -> float:
-    return float(np.minimum(np.abs(away), _BOUND).mean()) if len(away) else 0.0
+    return float(_bounded(away).mean()) if len(away) else 0.0
