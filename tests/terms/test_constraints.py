@@ -103,7 +103,7 @@ def test_a_million_numbers_in_float32_end_up_inside(c: Constraint) -> None:
         (lambda: Ball(1.0, p=0.3), r"Ball\(p=...\) must be a number >= 1"),
         (lambda: Box(1, 0), r"low <= high; got low=1, high=0"),
         (lambda: Box(inf, inf), "low <= high"),
-        (lambda: Box(float("nan"), 1), r"Box\(low=...\) must be a number"),
+        (lambda: Box(float("nan"), 1), r"Box\(low=...\) must be a finite number"),
         (lambda: Simplex(-1), r"Simplex\(total=...\) must be > 0"),
         (lambda: Simplex(1.0, "column"), r"Simplex\(along=...\).*Did you mean 'columns'"),
         (lambda: Simplex(1.0, "rows").project(torch.ones(3)), "must act on matrices"),

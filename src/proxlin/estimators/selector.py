@@ -251,7 +251,7 @@ def _indicators(y: Any) -> Any:
     if labels.dtype.kind == "O":
         with suppress(ValueError, TypeError):
             labels = labels.astype(np.float64)
-    if labels.dtype.kind in "fiuc":
+    if labels.dtype.kind not in "OSUb":  # numbers, or nothing that names classes
         return y
     if pd.isna(labels).any():
         raise InvalidInputError("y must name a class for every row; some are missing.")

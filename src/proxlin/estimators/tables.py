@@ -20,6 +20,7 @@ from proxlin.errors import InvalidInputError, InvalidTypeError
 Array = NDArray[Any]  # float32 or float64
 
 _FLOATS = (np.float64, np.float32)
+_LONGEST = 1000  # characters of a message that may quote a cell
 _LARGEST = 1e150  # a size whose squares can be added
 
 
@@ -64,9 +65,9 @@ def _our_errors() -> Iterator[None]:
     except (InvalidInputError, NotFittedError):
         raise
     except TypeError as cause:
-        raise InvalidTypeError(str(cause)) from cause
+        raise InvalidTypeError(str(cause)[:_LONGEST]) from cause
     except (ValueError, ArithmeticError) as cause:
-        raise InvalidInputError(str(cause)) from cause
+        raise InvalidInputError(str(cause)[:_LONGEST]) from cause
 
 
 def check_squares(table: Array, name: str = "X") -> Array:

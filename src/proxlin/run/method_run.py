@@ -139,6 +139,12 @@ class MethodRun(Loop):
                 "the checkpoint does not hold what this run remembers of its held-out rows or its"
                 " stationarity. Choose another checkpoint folder."
             )
+        counted = (*memory["evaluated_at"], memory["stale"]) if memory["evaluated_at"] else (None,)
+        if len(counted) != 3 or not all(isinstance(number, int | float) for number in counted):
+            raise CheckpointError(
+                "the checkpoint does not tell when the run was evaluated last. Choose another"
+                " checkpoint folder, or empty this one to begin anew."
+            )
         for name in _REMEMBERED:
             setattr(self, name, memory[name])
         try:

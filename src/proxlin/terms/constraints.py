@@ -6,12 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Literal
 
 from torch import Tensor
 
-from proxlin._checks import check_choice, check_exponent, check_positive
+from proxlin._checks import check_choice, check_exponent, check_positive, check_real
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.terms.pieces import Coupled, Piece, Separable, Space, Tie
 from proxlin.terms.term import Term, check_together, sum_for_tensor
@@ -112,8 +111,8 @@ class Box(_SingleConstraint):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, bound in (("low", self.low), ("high", self.high)):
-            if isinstance(bound, bool) or not isinstance(bound, Real) or math.isnan(bound):
-                raise InvalidInputError(f"Box({name}=...) must be a number; got {bound!r}.")
+            if not isinstance(bound, float) or not math.isinf(bound):  # either may be infinite
+                check_real(f"Box({name}=...)", bound)
         if not self.low <= self.high or self.low == math.inf or self.high == -math.inf:
             raise InvalidInputError(
                 f"Box(low, high) must have low <= high; got low={self.low!r}, high={self.high!r}."
