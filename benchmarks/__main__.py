@@ -18,7 +18,14 @@ TABLES = (
     "outliers",
     "tables",
 )  # modules of this package whose main() prints a table
-LONG = ("methods",)  # more than half an hour: only by name
+LONG = (
+    "methods",
+    "collapse",
+    "proximal_terms",
+    "sample_complexity",
+    "training_loop",
+    "wide_steps",
+)  # minutes to hours: only by name
 
 
 def main(names: list[str]) -> int:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from proxlin.errors import InvalidInputError
 from proxlin.problem.rows import DatasetRows, Shuffler, TensorRows, as_rows, evenly_spread
@@ -120,7 +120,8 @@ class Stream(IterableDataset):
         (lambda: as_rows(X.numpy()), "got ndarray"),
         (lambda: as_rows((X, numpy.ones(6))), "a tuple of tensors"),
         (lambda: as_rows(()), "got tuple"),
-        (lambda: as_rows(Stream()), "a torch Dataset or a DataLoader; got Stream"),
+        (lambda: as_rows(Stream()), "a map-style torch Dataset; got Stream"),
+        (lambda: as_rows(DataLoader(TensorDataset(X))), "got DataLoader. Pass loader.dataset"),
         (lambda: as_rows((X, Y[:5])), "same number of rows; got shapes (6, 2), (5,)."),
         (lambda: as_rows(torch.ones(())), "at least one row"),
         (lambda: as_rows((X[:0], Y[:0])), "at least one row"),

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 from proxlin._checks import check_finite
 from proxlin.errors import InvalidInputError
@@ -164,9 +164,10 @@ def as_rows(data: Any) -> Rows:
         return DatasetRows(data)
     if isinstance(data, Tensor) or (isinstance(data, tuple | list | dict) and data):
         return TensorRows(*flattened(data))
+    hint = " Pass loader.dataset here." if isinstance(data, DataLoader) else ""
     raise InvalidInputError(
         "data must be a tensor, a tuple of tensors (rows first) or a dictionary of them, arrays"
-        f" mapped from files, a torch Dataset or a DataLoader; got {type(data).__name__}."
+        f" mapped from files or a map-style torch Dataset; got {type(data).__name__}.{hint}"
     )
 
 
