@@ -3,7 +3,7 @@
     python -m benchmarks.proximal_terms
 
 The convex models are solved by ADMM on all rows. A figure is the objective's distance to the lowest
-that any run found, over that of the start; each term may try the weights 1e-4, 1e-2 and 1.
+that any run found, over that of the start; each term may try the weights 1e-4, 1e-3, 0.01, 0.1 and 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from proxlin import (
     minimize,
 )
 
-_WEIGHTS = (1e-4, 1e-2, 1.0)
+_WEIGHTS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 _SOLVER = ADMM(tolerance=1e-4, max_steps=400)
 TERMS: dict[str, Callable[[float], Any]] = {
     "euclidean": Euclidean, "entropy": Entropy, "curvature": Curvature,

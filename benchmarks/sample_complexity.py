@@ -1,6 +1,6 @@
 """How the measured stationarity falls with the number of samples seen, beside what theory says.
 
-    python -m benchmarks.sample_complexity --samples 40000
+    python -m benchmarks.sample_complexity --samples 12000
 
 Three problems with n = 400 rows, small enough that the convex model at a point is solved to 1e-4 on
 all rows: the stationarity is h ||theta - its minimiser|| with h = 1. Every row of a batch counts as
@@ -136,7 +136,7 @@ def exponent(records: list[dict[str, float]]) -> float:
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print the exponents and write the curves."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=40_000)
+    parser.add_argument("--samples", type=int, default=12_000)
     parser.add_argument("--seeds", type=int, default=1)
     folder = Path(__file__).parent / "results"
     parser.add_argument("--out", type=Path, default=folder / "sample-complexity.csv")

@@ -94,3 +94,13 @@ def test_least_squares_with_dropout_is_ridge_regression(method):
 def test_methods_that_need_one_function_say_so():
     with pytest.raises(UnsupportedModuleError, match=r"drops at random .* \.eval\(\)"):
         minimize(Problem(net(), table()), MBO(), max_iter=1)
+
+
+def test_a_module_that_moves_its_buffers_in_train_mode_is_evaluated_as_it_is():
+    x, y = table()
+    torch.manual_seed(0)
+    module = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 2))
+    problem = Problem(module, (x, y))
+    module.eval()
+    expected = float((module(x) - y).detach().abs().sum(1).mean())
+    assert problem.objective(problem.theta()) == pytest.approx(expected, rel=1e-6)

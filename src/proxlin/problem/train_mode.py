@@ -19,6 +19,7 @@ class TrainMode:
     def __init__(self, given: nn.Module, network: nn.Module, device: torch.device) -> None:
         pairs = zip(given.modules(), network.modules(), strict=True)
         self.parts = [copied for own, copied in pairs if own.training]
+        self._buffers = list(network.buffers())
         self.seed: int | None = None  # of what is dropped now; None: nothing is
         cuda = device.type == "cuda"
         self._state = partial(torch.cuda.get_rng_state, device) if cuda else torch.get_rng_state
@@ -55,8 +56,12 @@ class TrainMode:
         """Whether `call` draws random numbers when the parts are in the mode they were given in."""
         if not self.parts:
             return False
+        kept = [buffer.clone() for buffer in self._buffers]  # which a call in train mode may move
         with self.drawn(0), self.applied(), torch.no_grad():
             self.seed = None  # the call itself is not to begin anew
             before = self._state()
             call()
-            return not torch.equal(before, self._state())
+            drew = not torch.equal(before, self._state())
+            for buffer, value in zip(self._buffers, kept, strict=True):
+                buffer.copy_(value)
+        return drew
