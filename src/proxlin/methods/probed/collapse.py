@@ -19,7 +19,7 @@ RESTARTED = (
     " other batches."
 )
 _ROWS = 64
-_CONSTANT = 0.01  # of the spread of the targets, below which outputs count as alike
+_CONSTANT = 0.1  # of the spread of the targets, below which outputs count as alike
 _GROWS = 1.5  # times its last spread: an output that grows so is on its way
 _FIRST, _APART, _RARER = 20, 10, 1.25  # steps before the first look, between looks, later a quarter
 
