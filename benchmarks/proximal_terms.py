@@ -3,7 +3,7 @@
     python -m benchmarks.proximal_terms
 
 The convex models are solved by ADMM on all rows. A figure is the objective's distance to the lowest
-that any run found, over that of the start; each term may try the weights 1e-4, 1e-3, 0.01, 0.1 and 1.
+that any run found, over that of the start; each term may try the weights 1e-4, 1e-3, ..., 1.
 """
 
 from __future__ import annotations
