@@ -198,7 +198,11 @@ def _many_rows(
     size = torch.where(size > 0, size, 1.0)
     ones = [x.new_ones(len(rows), 1)] if options["fit_intercept"] else []
     design = torch.cat([(rows - centre) / size, *ones], 1).numpy()
-    found = vertex_quantile(design, targets[:, 0].numpy(), weights[used].numpy(), tau)
+    begin = None
+    if options["start"] is not None:
+        coef, offset = _read_start(options["start"], x.shape[1], 1)
+        begin = torch.cat([coef[:, 0] * size, *([offset + centre @ coef] if ones else [])]).numpy()
+    found = vertex_quantile(design, targets[:, 0].numpy(), weights[used].numpy(), tau, begin)
     if found is None:
         return None
     theta = torch.from_numpy(found[0])
