@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxlin import _checks as checks
-from proxlin.errors import InvalidInputError
+from proxlin.errors import DataError, InvalidInputError
+
+
+def test_sentences_are_short_whatever_they_quote():
+    for kind in (InvalidInputError, DataError):
+        assert str(kind("must be a name.")) == "must be a name."
+        assert len(str(kind("x" * 10**6))) < 1600
+
 
 NOT_NUMBERS = [None, "1", True, math.nan, [1.0], 1 + 0j, torch.ones(()), 10**400]
 

@@ -1,8 +1,14 @@
 """The exceptions of proxlin. Each also is the built-in error that callers would expect."""
 
+_LONGEST = 1500  # characters: a sentence may quote what it was given, of any length
+
 
 class ProxlinError(Exception):
     """Base of every error that proxlin raises on purpose."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 class InvalidInputError(ProxlinError, ValueError):

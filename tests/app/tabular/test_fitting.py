@@ -210,7 +210,7 @@ def test_pandas_tables_whatever_their_index_and_names():
     assert len(found.model.predict(frame)) == 120
     with pytest.raises(InvalidInputError, match="'a' comes more than once"):
         fit_table(pd.DataFrame([[1, 2]], columns=["a", "a"]), FitSettings())
-    with pytest.raises(InvalidInputError, match="must be a pandas DataFrame"):
+    with pytest.raises(InvalidInputError, match="must be a DataFrame of pandas or polars"):
         fit_table([[1, 2]], FitSettings())
 
 

@@ -29,13 +29,15 @@ class RawTable:
 
     @classmethod
     def of(cls, table: Any) -> RawTable:
-        """The table itself, or a pandas table as one, whatever its index."""
+        """The table itself, or one of pandas, whatever its index, or of polars."""
         if isinstance(table, RawTable):
             return table
+        if type(table).__module__.startswith("polars") and hasattr(table, "get_columns"):
+            table = pd.DataFrame({part.name: part.to_list() for part in table.get_columns()})
         if not isinstance(table, pd.DataFrame):
             raise InvalidInputError(
-                f"table must be a pandas DataFrame or what read_table_file returns; got"
-                f" {type(table).__name__}."
+                f"table must be a DataFrame of pandas or polars, or what read_table_file returns;"
+                f" got {type(table).__module__}.{type(table).__name__}."
             )
         frame = table.reset_index(drop=True)
         frame.columns = pd.Index(list(map(str, table.columns)))
