@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         RobustOutlierDetector,
         RobustPCA,
         RobustRegressor,
+        robust_r2_score,
+        robust_r2_scorer,
     )
     from proxlin.methods import MBO, SGD, Adam, Probed
     from proxlin.methods.contract import Status
@@ -90,6 +92,8 @@ __all__ = [
     "TensorBoard",
     "Tied",
     "minimize",
+    "robust_r2_score",
+    "robust_r2_scorer",
     "sadm_iterations",
 ]
 
@@ -129,6 +133,8 @@ _HOMES = {
         "RobustOutlierDetector",
         "RobustPCA",
         "RobustRegressor",
+        "robust_r2_score",
+        "robust_r2_scorer",
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

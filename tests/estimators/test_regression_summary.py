@@ -1,5 +1,7 @@
 """Standard errors and prediction intervals of robust fits."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,7 +56,9 @@ def test_summaries_name_what_they_say():
     frame = pd.DataFrame(x, columns=["a", "b", "c"])
     summary = RobustRegressor().fit(frame, np.column_stack([y, -y])).summary()
     assert list(summary.frame().loc["y1"].index) == ["intercept", "a", "b", "c"]
-    assert "30 of 150 rows count for nothing" in str(summary)
+    out = re.search(r"(\d+) of 150 rows count for nothing", str(summary))
+    assert out is not None
+    assert 30 <= int(out[1]) <= 36  # the wrong ones, and one in ten of those left out
 
 
 def test_what_has_no_errors_or_too_few_rows_is_refused():

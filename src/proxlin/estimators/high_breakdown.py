@@ -1,10 +1,10 @@
-"""Linear fits that stay put while up to half of the rows are wrong: S-estimates, made efficient.
+"""Linear fits that stay put while up to half of the rows are wrong, and lose nothing if none is.
 
-The S-estimate is the hyperplane whose residuals have the least M-scale (Rousseeuw & Yohai 1984).
-Its many local minima are searched from fits that differ in what they resist: least absolute
-residuals, the bulk of features and target together, random subsets of rows; each is improved by
-reweighted least squares, which never raises the scale. From the best of them, and with its scale
-held fixed, weights that are 95 % efficient at Gaussian noise lead to the final fit (Yohai 1987).
+An S-estimate finds the majority; with its scale held fixed, bisquare weights make it efficient
+(Yohai 1987). From there rows are judged one by one, each against the others, and as many of the
+farthest are left out as are more than chance would have there (Gervini & Yohai 2002); the fit is
+least squares on the rows that stay, until they stay the same. So the cut follows the data: clean
+rows get least squares, rows far off do not count at all.
 """
 
 from __future__ import annotations
@@ -13,56 +13,35 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import f as fisher
+from scipy.stats import norm
+from scipy.stats import t as student
 
-from proxlin.estimators.leverage import bulk_rows
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
-    HALF,
     INNER,
     Vector,
     bisquare_weight,
     inner_scale,
     m_scale,
 )
+from proxlin.estimators.s_estimate import (
+    Rows,
+    gram_and_moment,
+    s_estimate,
+    weighted_least_squares,
+)
 
 EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
 
-_SEARCH_ROWS = 2000  # rows at least among which starts are compared
-_SUBSETS = 500  # random subsets of rows, fewer where many coefficients make them useless
-_FEWEST_SUBSETS = 50  # below which they are not worth their time
-_WORK = 2e9  # multiplications that the random subsets may cost
-_LEFT = ((20, 2), (5, 10), (1, 100))  # candidates that are left, and their steps
-_SAME = 1e-8  # relative change of a scale that is none
 _STEPS, _TURNS = 100, 40
 _SETTLED = 1e-7  # of the scale: a change of the fit that ends the steps
 _RAISED = 2.0  # times k / n: a rise of the log S-scale that efficiency alone does not cause
-_ADMISSIONS = 2  # times that far rows are judged, the second time by a fit with some of them
-_EFFICIENCY = 0.95
-_BLOCK = 1 << 16  # rows of one product
-_PAIRS = 4e7  # numbers that products of columns may take
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """One target over a design; weights count rows."""
-
-    design: Vector  # (n, k)
-    target: Vector  # (n,)
-    weights: Vector  # (n,) >= 0
-
-    def residual(self, coef: Vector) -> Vector:
-        """The target minus the fit."""
-        return self.target - self.design @ coef
-
-    def among(self, chosen: NDArray[np.bool_]) -> Rows:
-        """The same with no weight for the other rows."""
-        return Rows(self.design, self.target, np.where(chosen, self.weights, 0.0))
-
-    @property
-    def freedom(self) -> float:
-        """1 - k/n, the share of degrees of freedom that a fit leaves."""
-        return float(max(0.05, 1.0 - self.design.shape[1] / float(self.weights.sum())))
+_SURPRISE = 0.05  # share of clean tables from which a row is left out
+_BEYOND = 0.05  # share of good rows that lie farther out than where suspicion begins
+_UNFORETOLD = 0.01  # share of tables whose good far rows are kept out
+_ROUNDS = 20  # of leaving out rows and fitting the others
+_ADMISSIONS = (INNER, 0.5, INNER)  # deviations up to which far rows are asked for, in turns
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,29 +52,54 @@ class RobustFit:
     scale: float  # of the residuals; 0 where more than half of the rows fit exactly
     trust: Vector  # (n,) in [0, 1]
     spread: Vector  # (n,) standard deviation of each row's residual over `scale`
+    freedom: float  # degrees of freedom that `scale` is worth
     ridge: float = 0.0  # strength, where one was needed
+    cut: float = 0.0  # for least squares on rows of trust 1: variance left of a Gaussian cut so
 
 
 def high_breakdown_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
-    """An S-estimate of the rows that are `near`, made efficient, and of those others that fit it.
+    """What most of the rows that are `near` say, and those others that fit it.
 
     Rows far out in their features are judged by how well the others foretell them, in deviations
     that grow with their distance: good ones are worth much, bad ones must not judge themselves.
     """
     fit = _efficient_fit(rows, near, seed)
+    if fit.scale == 0:
+        return fit
+    fit = _kept_fit(rows, near, fit)
     admitted = near
-    for _ in range(0 if near.all() or fit.scale == 0 else _ADMISSIONS):
-        distance = rows.residual(fit.coef) / (fit.scale * fit.spread)
-        passed = ~admitted & (np.abs(distance) <= INNER)
+    for limit in () if near.all() else _ADMISSIONS:
+        passed = ~admitted & (distances(rows.residual(fit.coef), fit) <= limit)
         if not passed.any():
             break
-        trust = np.where(admitted, fit.trust, bisquare_weight(distance / EFFICIENT) * passed)
-        coef = weighted_least_squares(rows.design, rows.target, rows.weights * trust)
-        wider = _settle(rows, admitted | passed, coef, fit.scale)
-        if not _compatible(rows, fit, wider):
-            break
-        fit, admitted = wider, admitted | passed
+        wider = _least_squares(rows, (fit.trust > 0) | passed)
+        if _foretold(rows, passed, fit, wider):
+            admitted = admitted | passed
+            fit = _kept_fit(rows, admitted, wider)
     return fit
+
+
+def distances(residual: Vector, fit: RobustFit) -> Vector:
+    """|residual| in standard deviations that a fit without the row would give it.
+
+    For least squares without rows left out these are the externally studentised residuals.
+    """
+    distance: Vector = np.abs(residual) / (fit.scale * fit.spread)
+    if fit.cut == 1.0:
+        inside, least = fit.trust == 1.0, 1e-9 * fit.freedom
+        left = np.maximum(fit.freedom - distance[inside] ** 2, least)
+        distance[inside] *= np.sqrt(max(fit.freedom - 1.0, least) / left)
+    return distance
+
+
+def worth_of_scale(rows: float, lost: float) -> float:
+    """Degrees of freedom of a robust scale after a fit that `lost` so many.
+
+    It is worth fewer than a standard deviation, the more so the more coefficients follow the rows;
+    half of (n - k) (1 - k/n)^2 describes simulated tables.
+    """
+    left = max(0.0, 1.0 - lost / rows)
+    return max(3.0, 0.5 * rows * left**3)
 
 
 def residual_spread(design: Vector, weights: Vector, trust: Vector) -> Vector:
@@ -112,38 +116,78 @@ def residual_spread(design: Vector, weights: Vector, trust: Vector) -> Vector:
     return spread
 
 
-def weighted_least_squares(design: Vector, target: Vector, weights: Vector) -> Vector:
-    """argmin_b sum_i w_i (y_i - a_i b)^2, the shortest of several."""
-    used = weights > 0
-    if used.sum() > 20 * design.shape[1]:
-        gram, moment = gram_and_moment(design, target, weights)
-        return np.asarray(_solve(gram[None], moment[None])[0], dtype=np.float64)
-    root = np.sqrt(weights[used])
-    weighted = root[:, None] * design[used]
-    coef = np.linalg.lstsq(weighted, root * target[used], rcond=1e-11)[0]
-    return np.asarray(coef, dtype=np.float64)
+def rows_to_leave_out(
+    distance: Vector, freedom: float, counts: Vector, least: float
+) -> tuple[NDArray[np.bool_], float]:
+    """As many of the farthest as are more than chance would have there, and the nearest of them.
 
-
-def gram_and_moment(design: Vector, target: Vector, weights: Vector) -> tuple[Vector, Vector]:
-    """A^T W A and A^T W y, a bounded number of rows at a time."""
-    k = design.shape[1]
-    gram, moment = np.zeros((k, k)), np.zeros(k)
-    for first in range(0, len(design), _BLOCK):
-        block = slice(first, first + _BLOCK)
-        weighted = (design[block] * weights[block, None]).T
-        gram += weighted @ design[block]
-        moment += weighted @ target[block]
-    return gram, moment
-
-
-def _compatible(rows: Rows, before: RobustFit, after: RobustFit) -> bool:
-    """Whether rows that pass one by one also do together: the fit moves no more than chance does.
-
-    The shift of the coefficients is measured by what the rows before know of them (Hausman 1978).
+    For Student's distances that one good row in twenty exceeds: the largest excess of rows beyond
+    any of them over what is expected of the others (Gervini & Yohai 2002); none where chance has
+    rows so far out in one of twenty tables (Simes 1986). Rows that count `least` always stay: no
+    majority is left out.
     """
-    moved = rows.design @ (after.coef - before.coef)
-    shift = float((rows.weights * before.trust) @ moved**2) / before.scale**2
-    return bool(shift <= chi2.ppf(0.999, rows.design.shape[1]) / _EFFICIENCY)
+    total = float(counts.sum())
+    order = np.argsort(np.where(counts > 0, -distance, np.inf), kind="stable")
+    gone = np.cumsum(counts[order])
+    chance = 2.0 * student.sf(distance[order], max(1.0, freedom))
+    judged = (gone <= total - least) & (counts[order] > 0) & (chance <= _BEYOND)
+    left_out = np.zeros(len(distance), dtype=bool)
+    if not (judged & (chance <= _SURPRISE * gone / total)).any():
+        return left_out, np.inf
+    excess = float((gone - chance * (total - gone))[judged].max())
+    farthest = order[judged & (gone <= excess + 0.5)]
+    left_out[farthest] = True
+    return left_out, float(distance[farthest].min(initial=np.inf))
+
+
+def cut_variance(limit: float) -> float:
+    """The variance of a standard Gaussian within +- limit."""
+    if not np.isfinite(limit):
+        return 1.0
+    return float(1.0 - 2.0 * limit * norm.pdf(limit) / (1.0 - 2.0 * norm.sf(limit)))
+
+
+def _kept_fit(rows: Rows, admitted: NDArray[np.bool_], fit: RobustFit) -> RobustFit:
+    """Least squares on the rows that are not left out, until these stay the same."""
+    part = rows.among(admitted)
+    least = (float(part.weights.sum()) + rows.design.shape[1] + 1) / 2
+    before = None
+    for _ in range(_ROUNDS):
+        distance = distances(rows.residual(fit.coef), fit)
+        left_out, limit = rows_to_leave_out(distance, fit.freedom, part.weights, least)
+        kept = admitted & ~left_out
+        if before is not None and bool((kept == before).all()):
+            break
+        fit, before = _least_squares(part, kept, limit), kept
+        rows.tell(fit.coef, fit.scale)
+    return fit
+
+
+def _least_squares(rows: Rows, kept: NDArray[np.bool_], limit: float = np.inf) -> RobustFit:
+    """Least squares on these rows; the scale of a Gaussian that was cut at so many deviations."""
+    part, k = rows.among(kept), rows.design.shape[1]
+    coef = weighted_least_squares(part.design, part.target, part.weights)
+    freedom = max(1.0, float(part.weights.sum()) - k)
+    cut = cut_variance(limit)
+    variance = float(part.weights @ rows.residual(coef) ** 2) / freedom / cut
+    trust = kept.astype(np.float64)
+    spread = residual_spread(rows.design, part.weights, trust)
+    if np.isfinite(limit):  # a scale that chose its rows
+        freedom = min(freedom, worth_of_scale(float(rows.weights.sum()), k))
+    return RobustFit(coef, float(np.sqrt(variance)), trust, spread, freedom, cut=cut)
+
+
+def _foretold(rows: Rows, passed: NDArray[np.bool_], before: RobustFit, wider: RobustFit) -> bool:
+    """Whether rows that pass one by one also do together: Chow's (1960) test of predictions.
+
+    Where many do not fit, a few pass by chance, but not with deviations as small as good ones have.
+    """
+    squares = [
+        float((rows.weights * fit.trust) @ rows.residual(fit.coef) ** 2) for fit in (before, wider)
+    ]
+    count = float(rows.weights[passed].sum())
+    ratio = (squares[1] - squares[0]) / (count * before.scale**2)
+    return bool(ratio <= fisher.ppf(1.0 - _UNFORETOLD, count, max(1.0, before.freedom)))
 
 
 def _efficient_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
@@ -154,28 +198,23 @@ def _efficient_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
     brought down to that of the rows inside first.
     """
     part = rows.among(near)
-    coef, scale = _s_estimate(part, seed)
+    n, k = float(part.weights.sum()), rows.design.shape[1]
+    coef, scale = s_estimate(part, seed)
     if scale <= EXACT:
         trust = (np.abs(rows.residual(coef)) <= EXACT).astype(np.float64)
-        return RobustFit(coef, 0.0, trust, np.ones(len(trust)))
+        return RobustFit(coef, 0.0, trust, np.ones(len(trust)), max(2.0, n - k), cut=1.0)
     wide = _efficient_steps(part, coef, scale, _STEPS)
     raised = float(m_scale(rows.residual(wide), part.weights, freedom=part.freedom)) / scale
-    fair = np.log(raised) < _RAISED * part.design.shape[1] / float(part.weights.sum())
-    return _settle(rows, near, wide if fair else coef, scale)
-
-
-def _settle(rows: Rows, admitted: NDArray[np.bool_], coef: Vector, largest: float) -> RobustFit:
-    """Efficient weights and the scale of the rows inside, in turns, until both stay."""
-    part, scale = rows.among(admitted), largest
-    k = rows.design.shape[1]
+    coef, largest = wide if np.log(raised) < _RAISED * k / n else coef, scale
     for _ in range(_TURNS):
-        scale = inner_scale(rows.residual(coef), part.weights, start=scale, largest=largest, lost=k)
+        residual = rows.residual(coef)
+        scale = inner_scale(residual, part.weights, start=scale, largest=largest, lost=k)
         before, coef = coef, _efficient_steps(part, coef, scale, 5)
-        if np.abs((rows.design @ (coef - before))[admitted]).max(initial=0.0) < _SETTLED * scale:
+        if np.abs((rows.design @ (coef - before))[near]).max(initial=0.0) < _SETTLED * scale:
             break
-    trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale)) * admitted
+    trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale)) * near
     spread = residual_spread(rows.design, rows.weights * trust, trust)
-    return RobustFit(coef, scale, trust, spread)
+    return RobustFit(coef, scale, trust, spread, worth_of_scale(n, k))
 
 
 def _efficient_steps(rows: Rows, coef: Vector, scale: float, steps: int) -> Vector:
@@ -183,103 +222,8 @@ def _efficient_steps(rows: Rows, coef: Vector, scale: float, steps: int) -> Vect
     for _ in range(steps):
         trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale))
         before, coef = coef, weighted_least_squares(rows.design, rows.target, rows.weights * trust)
+        rows.tell(coef, scale)
         moved = np.abs((rows.design @ (coef - before))[rows.weights > 0])
         if moved.max(initial=0.0) < _SETTLED * scale:
             break
     return coef
-
-
-def _s_estimate(rows: Rows, seed: int) -> tuple[Vector, float]:
-    """argmin_b M-scale(target - design b) over the rows that have a weight, as far as searched."""
-    generator = np.random.default_rng(seed)
-    used = np.flatnonzero(rows.weights > 0)
-    most = max(_SEARCH_ROWS, 20 * rows.design.shape[1])
-    chosen = generator.choice(used, most, replace=False) if len(used) > most else used
-    sample = Rows(rows.design[chosen], rows.target[chosen], rows.weights[chosen])
-    coefs = np.stack([*_deterministic_starts(sample), *_subset_starts(sample, generator)])
-    scales = _scales(sample, coefs)
-    for count, steps in _LEFT:
-        order = np.argsort(scales, kind="stable")[:count]
-        coefs, scales = _improved(sample, coefs[order], scales[order], steps)
-    best = int(np.argmin(scales))
-    if len(chosen) < len(used):
-        coef = coefs[best : best + 1]
-        coefs, scales = _improved(rows, coef, _scales(rows, coef), 20)
-        best = 0
-    return coefs[best], float(scales[best])
-
-
-def _scales(rows: Rows, coefs: Vector) -> Vector:
-    return m_scale(rows.target - coefs @ rows.design.T, rows.weights, freedom=rows.freedom)
-
-
-def _improved(rows: Rows, coefs: Vector, scales: Vector, steps: int) -> tuple[Vector, Vector]:
-    """Steps of reweighted least squares from all candidates at once; none ends worse."""
-    active = np.arange(len(coefs))
-    tiny = np.finfo(np.float64).tiny
-    for _ in range(steps):
-        residual = rows.target - coefs[active] @ rows.design.T
-        with np.errstate(over="ignore"):
-            trust = bisquare_weight(residual / np.maximum(HALF * scales[active], tiny)[:, None])
-        new = _solve(*_normal_equations(rows, rows.weights * trust))
-        now = _scales(rows, new)
-        lower = now < scales[active] * (1.0 - _SAME)
-        active = active[lower]
-        coefs[active], scales[active] = new[lower], now[lower]
-        if not len(active):
-            break
-    return coefs, scales
-
-
-def _normal_equations(rows: Rows, weights: Vector) -> tuple[Vector, Vector]:
-    """A^T W A and A^T W y for several sets of weights."""
-    a, k = rows.design, rows.design.shape[1]
-    if k * k * len(a) <= _PAIRS:
-        pairs = (a[:, :, None] * a[:, None, :]).reshape(len(a), k * k)
-        return (weights @ pairs).reshape(-1, k, k), weights @ (a * rows.target[:, None])
-    systems = [gram_and_moment(a, rows.target, row) for row in weights]
-    return np.stack([gram for gram, _ in systems]), np.stack([moment for _, moment in systems])
-
-
-def _solve(grams: Vector, moments: Vector) -> Vector:
-    """Solutions of several systems; directions without data are left at (nearly) zero."""
-    k = grams.shape[-1]
-    size = np.trace(grams, axis1=1, axis2=2) / k + np.finfo(np.float64).tiny
-    ridged = grams + (1e-13 * size)[:, None, None] * np.eye(k)
-    return np.asarray(np.linalg.solve(ridged, moments[..., None])[..., 0])
-
-
-def _deterministic_starts(rows: Rows) -> list[Vector]:
-    """Least squares, least absolute residuals, and least squares on halves that lie together."""
-    a, y, w = rows.design, rows.target, rows.weights
-    starts = [weighted_least_squares(a, y, w), _least_absolute(rows)]
-    for half in bulk_rows(np.column_stack([a, y])):
-        inside = np.zeros(len(a))
-        inside[half] = w[half]
-        starts.append(weighted_least_squares(a, y, inside))
-    return starts
-
-
-def _least_absolute(rows: Rows) -> Vector:
-    """argmin_b sum_i w_i |y_i - a_i b| to a few digits, by reweighted least squares."""
-    coef = weighted_least_squares(rows.design, rows.target, rows.weights)
-    for _ in range(20):
-        size = np.abs(rows.residual(coef))
-        floor = 1e-3 * np.median(size)
-        if floor == 0:  # half of the rows are fitted exactly
-            break
-        pull = rows.weights * (floor / np.maximum(size, floor))
-        coef = weighted_least_squares(rows.design, rows.target, pull / pull.max())
-    return coef
-
-
-def _subset_starts(rows: Rows, generator: np.random.Generator) -> Vector:
-    """Exact fits to random rows, as many as there are coefficients."""
-    n, k = rows.design.shape
-    count = int(min(_SUBSETS, _WORK / (k**3 + n * k)))
-    if k > n or count < _FEWEST_SUBSETS:
-        return np.empty((0, k))
-    picks = np.stack([generator.choice(n, k, replace=False) for _ in range(count)])
-    part = rows.design[picks].transpose(0, 2, 1)
-    moments = part @ rows.target[picks][..., None]
-    return _solve(part @ part.transpose(0, 2, 1), moments[..., 0])

@@ -20,7 +20,7 @@ from proxlin.estimators.regression_learner import RegressionLearner, Weights
 from proxlin.estimators.regression_summary import RegressionSummary
 from proxlin.estimators.robust_linear import row_counts
 from proxlin.estimators.robust_r2 import robust_r2_score
-from proxlin.estimators.robust_scale import EFFICIENT, INNER
+from proxlin.estimators.robust_scale import INNER
 from proxlin.estimators.standard_errors import MEstimate, ScaledDesign
 from proxlin.estimators.tables import Array, read_pair, read_table
 from proxlin.exact.linear import quantile_levels
@@ -158,7 +158,7 @@ class RegressionInference(RegressionLearner):
             scale=float(self.scale_[target]) if self.chosen_ == "linear" else None,
         )  # fmt: skip
         frame["weight"] = self.row_weights_ if self._trust_ is None else self._trust_[:, target]
-        fit = self._m_estimates()[target] if self._kind in ("bisquare", "squares") else None
+        fit = self._m_estimates()[target] if self._kind in ("kept", "squares") else None
         if fit is not None:
             moved = fit.influence() @ self._design().back.T
             moved /= np.maximum(np.sqrt((moved**2).sum(axis=0)), _TINY)
@@ -190,16 +190,16 @@ class RegressionInference(RegressionLearner):
         judged = self._judged_
         misfit = np.abs(fitted - outputs) if judged is None else judged.left_out
         self._calibration_ = Calibration.of(x[unseen], fitted[unseen], misfit[unseen])
-        quick = self._kind in ("bisquare", "squares")
+        quick = self._kind in ("kept", "squares")
         self._errors_ = self._standard_errors("sandwich") if quick else None
 
     @property
     def _kind(self) -> str | None:
-        """Which formulas the linear model has: "bisquare", "squares", "quantiles" or none."""
+        """Which formulas the linear model has: "kept", "squares", "quantiles" or none."""
         if self.chosen_ != "linear" or self.constraint is not None or self.method != "auto":
             return None
         if self._trust_ is not None:
-            return "bisquare"
+            return "kept"
         if self._term not in (None, "auto") or (self._reweighted and self.quantile is None):
             return None
         if self.quantile is None and self.p == "mse":
@@ -243,10 +243,7 @@ class RegressionInference(RegressionLearner):
         return ScaledDesign.of(x, weights, intercept=self.fit_intercept)
 
     def _m_estimates(self) -> list[MEstimate | None]:
-        """The fit of each target; None for those by a ridge, or without rows that could be judged.
-
-        A row that was not admitted, although it fits, does not count.
-        """
+        """The fit of each target; None by a ridge, or without rows that could be judged."""
         x, y, weights = self._rows("the formula")
         design, count = self._design().design, row_counts(weights, len(x))
         residual = y - self._predict(x)
@@ -255,14 +252,11 @@ class RegressionInference(RegressionLearner):
             scales = np.sqrt(np.maximum(count @ residual**2 / freedom, _TINY))
             pairs = zip(residual.T, scales, strict=True)
             return [MEstimate(design, column, s, count, squares=True) for column, s in pairs]
-        fits: list[MEstimate | None] = []
-        for column, trust, scale in zip(residual.T, self._trust_.T, self.scale_, strict=True):
-            unjudged = self.alpha_ > 0 or (bool((trust == 1).all()) and bool(column.any()))
-            kept = (trust > 0) | (np.abs(column) >= EFFICIENT * scale)
-            fits.append(
-                None if unjudged else MEstimate(design, column, scale, np.where(kept, count, 0.0))
-            )
-        return fits
+        columns = zip(residual.T, self._trust_.T, self.scale_, self._cuts_, strict=True)
+        return [
+            MEstimate(design, column, scale, count * trust, squares=True, cut=cut) if cut else None
+            for column, trust, scale, cut in columns
+        ]
 
     def _standard_errors(self, formula: str) -> Vector:
         """(outputs, 1 + features), the intercept's first; NaN where none are known."""
@@ -297,7 +291,7 @@ class RegressionInference(RegressionLearner):
         self, coverage: float, repeats: int, *, progress: bool
     ) -> tuple[Vector, Vector]:
         """Errors (outputs, 1 + features), and quantiles (2, ...) of what the repeats add."""
-        if self._kind not in ("bisquare", "squares"):
+        if self._kind not in ("kept", "squares"):
             raise CombinationError(
                 'errors="bootstrap" is for the default fit and least squares; for quantiles choose'
                 ' "sandwich", "iid" or "ker".'

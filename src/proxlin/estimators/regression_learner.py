@@ -40,6 +40,7 @@ from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.models import linear_regressor
 from proxlin.problem.loss import Exponent, Pinball, RowLoss
 from proxlin.run.checkpoint import as_checkpoints
+from proxlin.run.loop import check_callbacks
 from proxlin.run.result import Result
 from proxlin.terms import Regularizer
 
@@ -76,6 +77,7 @@ class RegressionLearner(RobustBase):
     _judged_: Judged | None  # while fitting: the rows against a fit that judged them itself
     _held_: NDArray[np.bool_] | None  # while fitting: rows that no net was trained on
     _trust_: Weights | None  # (n, targets) of the default linear fit
+    _cuts_: Weights  # (targets,) what the rows left out of it cost, see RobustLinear
     _copies_: int  # outputs for each target: so many quantiles were asked for
     _flat_: bool  # whether y came as a vector
     _features_: RobustScaling
@@ -199,6 +201,7 @@ class RegressionLearner(RobustBase):
             intercept=self.fit_intercept,
             leverage=bool(self.leverage),
             seed=0 if self.random_state is None else run.seed,
+            callbacks=check_callbacks(self.callbacks) if self._linear else (),
         )  # fmt: skip
 
     def _take(self, run: _Run, line: RobustLinear) -> Result:
@@ -208,7 +211,7 @@ class RegressionLearner(RobustBase):
         self.intercept_ = float(line.intercept[0]) if self._flat_ else line.intercept
         self.alpha_ = line.strength
         self.row_weights_ = line.trust.mean(axis=1)
-        self._judged_, self._trust_ = line.judged, line.trust
+        self._judged_, self._trust_, self._cuts_ = line.judged, line.trust, line.cuts
         return line.result
 
     def _learn_net(self, run: _Run, share: float) -> Result:

@@ -9,6 +9,7 @@ absolute residuals of all rows, and a remark says so.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,19 +20,20 @@ from scipy.stats import t as student
 from proxlin.estimators.high_breakdown import (
     EXACT,
     RobustFit,
-    Rows,
-    gram_and_moment,
+    distances,
     high_breakdown_fit,
     residual_spread,
+    worth_of_scale,
 )
 from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.linear_fit import LinearFit
 from proxlin.estimators.robust_ridge import robust_ridge_fit
 from proxlin.estimators.robust_scale import Vector, inner_scale, m_scale
+from proxlin.estimators.s_estimate import Rows, gram_and_moment
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status
-from proxlin.run.result import Certificate, History, Result
+from proxlin.run.result import Callback, Certificate, History, Progress, Result
 
 FALSE_FLAGS = 0.006  # share of good rows with Gaussian noise that are flagged
 _FEW = 3.0  # rows a coefficient below which a ridge is considered
@@ -69,6 +71,7 @@ class RobustLinear:
     intercept: Vector  # (targets,)
     trust: Vector  # (n, targets) in [0, 1]
     strength: float  # largest ridge in use, on scaled columns
+    cuts: Vector  # (targets,) variance left of a Gaussian cut where rows were left out; 0: no such
     judged: Judged
     result: Result
 
@@ -81,9 +84,14 @@ def fit_robust_linear(
     intercept: bool,
     leverage: bool,
     seed: int,
+    callbacks: Sequence[Callback] = (),
 ) -> RobustLinear:
-    """Fit every target to the rows that most others agree with; a ridge where rows are few."""
+    """Fit every target to the rows that most others agree with; a ridge where rows are few.
+
+    Callbacks are told of every pass over the rows, with the scale of the residuals as objective.
+    """
     began = time.perf_counter()
+    watch = _watcher(callbacks, began)
     scaling = RobustScaling.fit(x, weights)
     if not intercept:
         scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
@@ -97,7 +105,7 @@ def fit_robust_linear(
         fits, fallen = [], 0
     for column in y.T:
         size = _typical(column, count)
-        rows = Rows(design, np.asarray(column / size, dtype=np.float64), count)
+        rows = Rows(design, np.asarray(column / size, dtype=np.float64), count, watch)
         fit = _fit_target(rows, near, intercept=intercept, seed=seed)
         if _unfounded(rows, fit):
             fit, fallen = _least_absolute(rows, intercept), fallen + 1
@@ -125,14 +133,32 @@ def fit_robust_linear(
         theta=torch.from_numpy(np.concatenate([weight.T.reshape(-1), bias])),
         remarks=(_FALLEN,) if fallen else (),
     )
-    cutoff = _cutoff(float(count.sum()), design.shape[1], len(fits))
-    ridged = np.array([fit.ridge > 0 for fit in fits])
-    left_out = np.abs(residual) / np.where(ridged, spread, spread**2)
+    cutoff = _cutoff(min(fit.freedom for fit in fits), len(fits))
+    distance = np.column_stack(
+        [distances(column, fit) for column, fit in zip(residual.T, fits, strict=True)]
+    )
+    left_out = np.abs(residual) / spread**2
     return RobustLinear(
         weight, bias, np.column_stack([fit.trust for fit in fits]),
-        max(fit.ridge for fit in fits),
-        Judged(scale, np.abs(residual) / (scale * spread), cutoff, left_out), result,
+        max(fit.ridge for fit in fits), np.array([fit.cut for fit in fits]),
+        Judged(scale, distance, cutoff, left_out), result,
     )  # fmt: skip
+
+
+def _watcher(callbacks: Sequence[Callback], began: float) -> Callable[[Vector, float], None] | None:
+    """Tells the callbacks of each pass over the rows."""
+    scales: list[float] = []
+
+    def watch(coef: Vector, scale: float) -> None:
+        scales.append(scale)
+        seconds = time.perf_counter() - began
+        progress = Progress(
+            len(scales), seconds, scale, min(scales), None, 0.0, torch.from_numpy(coef)
+        )
+        for callback in callbacks:
+            callback(progress)
+
+    return watch if callbacks else None
 
 
 def judge_residuals(
@@ -158,7 +184,7 @@ def judge_residuals(
         scales.append(max(inner, EXACT * size))
     spread = np.ones(len(x)) if few else residual_spread(design, count * trust, trust)
     scale = np.array(scales)
-    cutoff = _cutoff(float(count.sum()), lost, residual.shape[1])
+    cutoff = _cutoff(worth_of_scale(float(count.sum()), lost), residual.shape[1])
     size_of = np.abs(residual)
     left_out = size_of / spread[:, None] ** 2
     return Judged(scale, size_of / (scale * spread[:, None]), cutoff, left_out)
@@ -205,7 +231,7 @@ def _least_absolute(rows: Rows, intercept: bool) -> RobustFit:
     residual = np.abs(target - design @ full)
     wide = float(np.quantile(residual, 0.9)) or float(residual.max(initial=0.0)) or 1.0
     scale = inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
-    return RobustFit(full, scale, np.ones(len(target)), np.ones(len(target)))
+    return RobustFit(full, scale, np.ones(len(target)), np.ones(len(target)), float(len(target)))
 
 
 def _near(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
@@ -257,15 +283,10 @@ def _typical(target: Vector, count: Vector) -> float:
     return size or float(np.abs(used).max(initial=0.0)) or 1.0
 
 
-def _cutoff(rows: float, k: int, targets: int) -> float:
-    """What 0.6 % of good rows exceed: the largest of `targets` studentised residuals.
-
-    A robust scale is worth fewer rows than a standard deviation, the more so the more coefficients
-    follow the rows; half of (n - k) (1 - k/n)^2 degrees of freedom describe what was simulated.
-    """
+def _cutoff(freedom: float, targets: int) -> float:
+    """What 0.6 % of good rows exceed: the largest of `targets` studentised residuals."""
     share = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / targets)
-    freedom = 0.5 * (rows - k) * (1.0 - k / rows) ** 2 if k < rows else 0.0
-    return float(student.ppf(1.0 - share / 2.0, max(3.0, freedom)))
+    return float(student.ppf(1.0 - share / 2.0, max(1.0, freedom - 1.0)))
 
 
 def _proof(

@@ -12,7 +12,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.estimators.high_breakdown import RobustFit, Rows
+from proxlin.estimators.high_breakdown import (
+    RobustFit,
+    cut_variance,
+    rows_to_leave_out,
+    worth_of_scale,
+)
 from proxlin.estimators.leverage import bulk_rows
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
@@ -23,6 +28,7 @@ from proxlin.estimators.robust_scale import (
     m_scale,
     tau_scale,
 )
+from proxlin.estimators.s_estimate import Rows
 
 STRENGTHS = np.geomspace(1e3, 1e-5, 25)  # on scaled columns, for the mean over the rows
 _FIRST, _ROUNDS = 3, 12  # turns from each start, and from the best of them
@@ -51,12 +57,12 @@ def robust_ridge_fit(
         best = _turns(path, best, admitted, _ROUNDS)[0]
         if near.all():
             break
-    _, chosen, coef, residual, leverage = path.best(best)
-    scale = _scale(residual, best * weights)
+    best, scale, freedom = _kept(path, best)
+    _, chosen, coef, _, leverage = path.best(best)
     slopes = coef[1:] if basis is None else basis @ coef[1:]
-    spread = np.maximum(1.0 - best * leverage, 1e-6)  # turns a residual into that of a row left out
+    spread = np.sqrt(_left_over(best, leverage))
     full = np.concatenate([coef[:1], slopes]) if intercept else slopes
-    return RobustFit(full, scale, best, spread, float(chosen))
+    return RobustFit(full, scale, best, spread, freedom, float(chosen))
 
 
 class _Path:
@@ -108,6 +114,44 @@ def _turns(
         if settled:
             break
     return trust, spread
+
+
+def _kept(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
+    """Whole weights for the rows that are not left out, until these stay; scale and its freedom."""
+    total = float(path.weights.sum())
+    _, _, _, residual, leverage = path.best(trust)
+    studentised = _studentised(residual, trust, leverage)
+    mass = path.weights * trust
+    # With fewer rows than features residuals are what is not learned, whoever is left out.
+    counts_freedom = path.x.shape[1] < min(total, len(path.x))
+    scale, lost = _scale(studentised, mass), counts_freedom * float(mass @ leverage)
+    freedom = worth_of_scale(total, lost)
+    for _ in range(_ROUNDS if scale > 0 else 0):
+        distance = np.abs(studentised) / scale
+        least = (total + lost + 1) / 2  # no fewer can tell wrong rows from right ones
+        left_out, limit = rows_to_leave_out(distance, freedom, path.weights, least)
+        kept = np.where(left_out, 0.0, 1.0)
+        if bool((kept == trust).all()):
+            break
+        trust, mass = kept, path.weights * kept
+        _, _, _, residual, leverage = path.best(trust)
+        studentised = _studentised(residual, trust, leverage)
+        lost = counts_freedom * float(mass @ leverage)
+        # A scale that chose its rows is worth fewer of them.
+        freedom = worth_of_scale(total, lost) if left_out.any() else max(3.0, total - lost)
+        scale = float(np.sqrt(mass @ studentised**2 / mass.sum() / cut_variance(limit)))
+    return trust, scale, freedom
+
+
+def _left_over(trust: Vector, leverage: Vector) -> Vector:
+    """1 + h - 2 trust h: the variance of a residual over the noise's, in the fit and out of it."""
+    return np.maximum(1.0 + leverage - 2.0 * trust * leverage, 1e-6)
+
+
+def _studentised(left_out: Vector, trust: Vector, leverage: Vector) -> Vector:
+    """Leave-one-out residuals r / (1 - trust h) as residuals over their deviations."""
+    own: Vector = left_out * np.maximum(1.0 - trust * leverage, 1e-6)
+    return own / np.sqrt(_left_over(trust, leverage))
 
 
 def _scale(residual: Vector, weights: Vector) -> float:

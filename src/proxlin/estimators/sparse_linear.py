@@ -112,7 +112,8 @@ def fit_sparse_linear(
         theta=torch.from_numpy(np.concatenate([coef.T.reshape(-1), offset])),
     )
     trust = np.column_stack([fit.trust for fit in fits])
-    return RobustLinear(coef, offset, trust, max(fit.strength for fit in fits), judged, result)
+    strength, cuts = max(fit.strength for fit in fits), np.zeros(len(fits))
+    return RobustLinear(coef, offset, trust, strength, cuts, judged, result)
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,19 +52,24 @@ class ScaledDesign:
 
 @dataclass(frozen=True, eq=False)
 class MEstimate:
-    """One target's fit by Tukey's bisquare at 95 % efficiency, or by least squares."""
+    """One target's fit by Tukey's bisquare at 95 % efficiency, or by least squares.
+
+    Least squares on the rows within a cut has psi(u) = u up to it and 0 beyond. The jump there
+    lowers the mean of psi' from 1 to the variance v that is left of a Gaussian cut so.
+    """
 
     design: Vector  # (n, k)
     residual: Vector  # (n,) target - fit
     scale: float  # s > 0
     count: Vector  # (n,) >= 0, what each row counts
     squares: bool = False  # psi(u) = u
+    cut: float = 1.0  # v, with squares
 
     @cached_property
     def weight(self) -> Vector:
         """psi(u) / u."""
         if self.squares:
-            return np.ones(len(self.residual))
+            return (self.count > 0).astype(np.float64)
         return bisquare_weight(self.residual / (EFFICIENT * self.scale))
 
     @cached_property
@@ -77,7 +82,7 @@ class MEstimate:
     def slope(self) -> Vector:
         """psi'(r_i / s)."""
         if self.squares:
-            return self.weight
+            return self.cut * self.weight
         square = np.minimum((self.residual / (EFFICIENT * self.scale)) ** 2, 1.0)
         value: Vector = (1.0 - square) * (1.0 - 5.0 * square)
         return value
