@@ -3,8 +3,8 @@
     python examples/video_background.py [folder for the picture]
 
 Every frame is a row of a table. Something bright walks through, the light changes, and the camera
-loses a few pixels. A truncated SVD smears the walker. Principal component pursuit, the convex way to
-low rank plus sparse, is quick and shrinks the light; RobustFactorization is nearest.
+loses a few pixels. A truncated SVD smears the walker. Principal component pursuit, the convex way
+to low rank plus sparse, is quick and shrinks the light; RobustFactorization is nearest.
 PROXLIN_QUICK=1 makes it short.
 """
 
