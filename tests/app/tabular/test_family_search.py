@@ -5,7 +5,7 @@ import torch
 from proxlin.app.tabular.additive import Ramps
 from proxlin.app.tabular.columns import ColumnRoles
 from proxlin.app.tabular.family_search import fit_families
-from proxlin.app.tabular.folds import FoldedTable
+from proxlin.app.tabular.folds import FoldedTable, scale_floor
 from proxlin.app.tabular.jury import Jury
 from proxlin.app.tabular.regressor_state import regressor_state, restore_regressor
 from proxlin.app.tabular.shrinkage import Shrinkage, ShrinkageSearch
@@ -136,6 +136,17 @@ def test_a_few_columns_of_many_are_found_by_their_ranks():
     even = search.fit(Shrinkage(model.redescending, 0.1)).of_all
     errors = [np.abs(m.predict(x[150:])[:, 0] - truth[150:]).mean() for m in (model, even)]
     assert errors[0] < 0.5 * errors[1]
+
+
+def test_who_earns_anything_is_no_outlier_where_half_earn_nothing():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(500, 2))
+    truth = np.where(x[:, 0] > 0.1, 5 + x[:, 1], 0.0)
+    model = fit_families(x, truth[:, None], roles(2))
+    by_median = np.abs(truth - np.median(truth)).mean()  # who says zero to all
+    assert np.abs(model.predict(x)[:, 0] - truth).mean() < 0.25 * by_median
+    assert scale_floor(truth[:, None]) == pytest.approx(2.5, rel=0.1)
+    assert scale_floor(generator.normal(size=(500, 1))) == 0
 
 
 def test_a_second_fit_takes_the_shrinkage_of_the_first(model, product):

@@ -98,11 +98,13 @@ class AdditiveModel:
         *,
         redescending: bool = True,
         allowance: Vector | None = None,
+        floor: float = 0.0,
         fine: bool = False,
     ) -> Iterator[AdditiveModel]:
         """One model for each strength of the ridge, each begun at the one before.
 
-        A column of x with allowance a is charged strength/a^2.
+        A column of x with allowance a is charged strength/a^2. No scale of residuals is taken for
+        less than the floor.
         """
         rows = ramps.apply(x)
         width = np.ones(rows.shape[1]) if allowance is None else allowance[ramps.owners]
@@ -113,9 +115,9 @@ class AdditiveModel:
         tol = _FINE if fine else _ROUGH
         for strength in strengths:
             if redescending:
-                start, gap = _robust_ridge(inside, z, strength, start, tol)
+                start, gap = _robust_ridge(inside, z, strength, start, tol=tol, floor=floor)
             else:
-                start, gap = _convex_ridge(inside, z, strength, start, tol)
+                start, gap = _convex_ridge(inside, z, strength, start, tol=tol, floor=floor)
             coef = start[:-1] if basis is None else basis @ start[:-1]
             coef = coef * width[:, None]
             yield cls(ramps, coef, start[-1], strength, redescending, gap)
@@ -179,17 +181,17 @@ def row_trust(residuals: Matrix, scale: float) -> Vector:
 
 
 def _robust_ridge(
-    a: Matrix, z: Matrix, strength: float, start: Matrix | None, tol: float
+    a: Matrix, z: Matrix, strength: float, start: Matrix | None, *, tol: float, floor: float
 ) -> tuple[Matrix, float]:
     """Coefficients (columns + 1, targets) with the intercept last, and the gap of the last fit.
 
     Again and again with the weight that each row's residual leaves it, until the weights stay.
     """
-    beta = _start(a, z, strength) if start is None else start
+    beta = _start(a, z, strength, floor) if start is None else start
     gap, weights = np.inf, np.zeros(len(a))
     for number in range(_ROUNDS + 1):
         residuals = z - a @ beta[:-1] - beta[-1]
-        scale = residual_scale(residuals)
+        scale = max(residual_scale(residuals), floor)
         renewed = row_trust(residuals, scale)
         last = number == _ROUNDS or float(np.abs(renewed - weights).mean()) < _ROUGH
         weights = renewed
@@ -203,23 +205,25 @@ def _robust_ridge(
 
 
 def _convex_ridge(
-    a: Matrix, z: Matrix, strength: float, start: Matrix | None, tol: float
+    a: Matrix, z: Matrix, strength: float, start: Matrix | None, *, tol: float, floor: float
 ) -> tuple[Matrix, float]:
     """The same with all rows at their full weight."""
     beta, gap = _constant(a, np.median(z, axis=0)) if start is None else start, np.inf
     for _ in range(2):  # the scale of the residuals, then the fit
-        bend = _SQUARED * residual_scale(z - a @ beta[:-1] - beta[-1])
+        bend = _SQUARED * max(residual_scale(z - a @ beta[:-1] - beta[-1]), floor)
         beta, gap = _HuberRidge(a, z, np.ones(len(a)), strength, bend).solve(beta, tol)
     return beta, gap
 
 
-def _start(a: Matrix, z: Matrix, strength: float) -> Matrix:
+def _start(a: Matrix, z: Matrix, strength: float, floor: float) -> Matrix:
     """The convex fit of all rows, unless that of the half that lies closest is far better.
 
     The first gives way when 40 % of the rows lie on one side; the second begins at the shortest
     half of each target and goes on with the rows that it fits best.
     """
-    convex, _ = _convex_ridge(a, z, strength, None, _ROUGH)
+    convex, _ = _convex_ridge(a, z, strength, None, tol=_ROUGH, floor=floor)
+    if floor:  # the half that lies closest is the frequent value
+        return convex
     halved = _constant(a, np.array([_shortest_half(column) for column in z.T]))
     for _ in range(4):
         residuals = z - a @ halved[:-1] - halved[-1]

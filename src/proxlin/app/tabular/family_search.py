@@ -153,6 +153,7 @@ class _Search:
                         redescending=base.redescending,
                         seed=table.seed + number,
                         out_of_time=out_of_time,
+                        floor=table.floor,
                     )
                 )
             member = TreesMember(base, tuple(grown), self.tree_roles)
@@ -197,7 +198,7 @@ class _Search:
         residuals = [
             table.residuals(self.held_out[name][self.judges], self.judges) for name in names
         ]
-        jury = Jury.of(residuals)
+        jury = Jury.of(residuals, table.unit_floor)
         answers = dict(zip(names, residuals, strict=True))
         weights = averaging_weights(answers, jury)
         figures = [

@@ -18,6 +18,8 @@ MOST_ROWS = 100_000  # that members are fitted to; linear and additive ones to a
 
 _FOLDS = 5
 _MANY_ROWS = 20_000  # beyond which two of the folds are enough
+_FREQUENT = 0.2  # share of the rows from which on one value of a target is frequent
+_SHARE_OF_OTHERS = 0.5  # of the others' median distance from it
 _COLUMNS_AT_ONCE = 500  # whose ranks are held in memory
 
 
@@ -36,6 +38,7 @@ class FoldedTable:
     ) -> None:
         self.x, self.z, self.roles, self.units, self.seed = x, z, roles, units, seed
         self.began, self.seconds = time.monotonic(), seconds
+        self.floor, self.unit_floor = scale_floor(z), scale_floor(units(z))
         order = np.random.default_rng(seed).permutation(len(x))[:MOST_ROWS]
         parts = np.array_split(order, min(_FOLDS, len(order)))
         used = parts if len(order) <= _MANY_ROWS else parts[:2]
@@ -60,6 +63,22 @@ class FoldedTable:
         if self.seconds is None:
             return None
         return max(0.1, self.seconds - (time.monotonic() - self.began))
+
+
+def scale_floor(targets: Matrix) -> float:
+    """Below which no scale of residuals may fall, where one value of a target is frequent.
+
+    With half of the incomes zero, residuals of a model that says zero have a scale of zero, and
+    whoever earns anything is an outlier. The others' median distance from that value tells what
+    is not; 0 where no value is frequent.
+    """
+    floors = [0.0]
+    for column in targets.T:
+        values, counts = np.unique(column, return_counts=True)
+        away = np.abs(column - values[counts.argmax()])
+        if counts.max() > _FREQUENT * len(column) and away.any():
+            floors.append(_SHARE_OF_OTHERS * float(np.median(away[away > 0])))
+    return max(floors)
 
 
 def strongest_columns(x: Matrix, z: Matrix, count: int, among: NDArray[np.bool_]) -> Indices:

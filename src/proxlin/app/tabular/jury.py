@@ -29,9 +29,10 @@ class Jury:
     scales: Vector  # (targets,) of the narrowest candidate
 
     @classmethod
-    def of(cls, residuals: Sequence[Matrix]) -> Jury:
-        """For candidates with these residuals."""
+    def of(cls, residuals: Sequence[Matrix], floor: float = 0.0) -> Jury:
+        """For candidates with these residuals; scales are not below the floor."""
         scales = np.min([[residual_scale(c) for c in part.T] for part in residuals], axis=0)
+        scales = np.maximum(scales, floor)
         nearest = np.min([np.abs(part) for part in residuals], axis=0)
         return cls(nearest <= _EXPLAINED * scales, scales)
 

@@ -87,7 +87,8 @@ class ShrinkageSearch:
                 models = [next(path) for path in paths]
                 found[replace(first, strength=strength)] = models
                 residuals = self._residuals(models, folds)
-                limit = _LIMIT * residual_scale(residuals) if not losses else limit
+                if not losses:
+                    limit = _LIMIT * max(residual_scale(residuals), self.table.unit_floor)
                 losses.append(clipped_mean(residuals, limit))
                 if min(losses[-_PATIENCE:]) > _WORSE * min(losses) or self.table.late(STRAIGHT):
                     break
@@ -114,7 +115,7 @@ class ShrinkageSearch:
     def _best(self, found: dict[Shrinkage, list[AdditiveModel]], folds: Folds) -> Shrinkage:
         """The first of those that are as good as the best."""
         residuals = {key: self._residuals(models, folds) for key, models in found.items()}
-        jury = Jury.of(list(residuals.values()))
+        jury = Jury.of(list(residuals.values()), self.table.unit_floor)
         errors = {key: jury.error(part) for key, part in residuals.items()}
         least = min(errors.values())
         return next(key for key, error in errors.items() if error <= (1 + BETTER) * least)
@@ -139,8 +140,9 @@ class ShrinkageSearch:
         allowance[np.concatenate([_NONE, *self.table.roles.categories])] *= shrinkage.levels
         mode = shrinkage.redescending
         for model in AdditiveModel.path(
-            x, z, self.ramps, strengths, redescending=mode, allowance=allowance, fine=fine
-        ):
+            x, z, self.ramps, strengths,
+            redescending=mode, allowance=allowance, floor=self.table.floor, fine=fine,
+        ):  # fmt: skip
             yield replace(model, levels=shrinkage.levels, focus=shrinkage.focus)
 
     def _residuals(self, models: Sequence[AdditiveModel], folds: Folds) -> Matrix:

@@ -44,25 +44,26 @@ class BoostedTrees:
         redescending: bool,
         seed: int,
         out_of_time: Callable[[], bool],
+        floor: float = 0.0,
     ) -> BoostedTrees:
         """Trees for residuals of another model, as many as lower the held-out rows' clipped error.
 
         Each tree minimises a quadratic that touches the robust loss from above: rows beyond one
         deviation count as in an absolute error, rows beyond six, if `redescending`, not at all.
-        The deviation is that of the held-out rows, which trees do not learn by heart.
+        The deviation is that of the held-out rows, which trees do not learn by heart, or the floor.
         """
         generator = np.random.default_rng(seed)
         cuts = tuple(_cuts(column) for column in train[0].T)
         codes, held_codes = (_codes(cuts, part[0]) for part in (train, held))
         residual, held_residual = train[1].copy(), held[1].copy()
         depth = int(np.clip(np.log2(max(len(codes), 2) / _ROWS_A_LEAF) + 1, 2, _DEPTH))
-        scale = residual_scale(held_residual)
+        scale = max(residual_scale(held_residual), floor)
         limit = _CLIP * scale
         best, kept = clipped_mean(held_residual, limit), 0
         trees: list[tuple[Any, Any, Vector]] = []
         while len(trees) < _MOST_TREES and len(trees) < kept + _PATIENCE and not out_of_time():
             if len(trees) % _RENEWED == 0:
-                scale = residual_scale(held_residual)
+                scale = max(residual_scale(held_residual), floor)
             weights = np.minimum(1.0, scale / np.maximum(np.abs(residual), 1e-300))
             if redescending:
                 weights *= row_trust(residual[:, None], scale)
