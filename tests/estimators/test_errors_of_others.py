@@ -84,16 +84,21 @@ def test_quantiles_have_the_errors_of_quantreg(name, tau, formula):
 def test_errors_are_those_of_statsmodels_rlm(name, formula):
     robust = pytest.importorskip("statsmodels.api")
     x, y = rows(name)
-    model = RobustRegressor(leverage=False).fit(x, y)
-    scale = float(model.scale_[0])
+    design = robust.add_constant(x)
     psi = robust.robust.norms.TukeyBiweight(c=4.685061)
-    peer = robust.RLM(y, robust.add_constant(x), M=psi).fit(
-        start_scale=scale, update_scale=False, cov=formula, maxiter=200, tol=1e-10,
-        start_params=np.concatenate([[model.intercept_], model.coef_]),
-    )  # fmt: skip
-    np.testing.assert_allclose(peer.params[1:], model.coef_, atol=1e-5)
-    ours = model.summary(errors=formula).frame()["error"]
-    np.testing.assert_allclose(ours, peer.bse, rtol=1e-2)
+    peer = robust.RLM(y, design, M=psi).fit(cov=formula, maxiter=500, tol=1e-12)
+    ours = MEstimate(design, y - design @ peer.params, float(peer.scale), np.ones(len(y)))
+    np.testing.assert_allclose(np.sqrt(np.diag(ours.covariance(formula))), peer.bse, rtol=1e-2)
+
+
+def test_a_clean_table_has_the_errors_of_statsmodels_ols():
+    peers = pytest.importorskip("statsmodels.api")
+    x, y = rows("gaussian")
+    model = RobustRegressor(p="mse", regularizer=None).fit(x, y)
+    peer = peers.OLS(y, peers.add_constant(x)).fit()
+    for formula, errors in (("H1", peer.bse), ("sandwich", peer.HC3_se)):
+        ours = model.summary(errors=formula).frame()["error"]
+        np.testing.assert_allclose(ours, errors, rtol=1e-2)
 
 
 @pytest.mark.parametrize("tau", [0.25, 0.5, 0.9])
