@@ -40,8 +40,8 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
     """What most rows say about one or several targets, by a linear model or a net.
 
     By default rows that do not fit count for nothing: up to 45 % of them may be wrong, by any
-    amount and on one side, in their targets or, where they lie apart, in their features. At
-    Gaussian noise the linear model is 95 % as efficient as least squares. With more features than
+    amount and on one side, in their targets or, where they lie apart, in their features. Clean
+    rows with Gaussian noise mostly get least squares itself. With more features than
     rows, or nearly, it gets a ridge whose strength the rows choose. The plain norm,
     min (1/n) sum_i ||f(x_i) - y_i||_p proven optimal, is
     `RobustRegressor(p=1, reweight=False, leverage=False, regularizer=None)`.
@@ -101,7 +101,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         goes on after whatever ended it; needs a number as `random_state`.
     callbacks
         Called while a net is trained, as in `minimize`: to watch it, or to end it by returning
-        True.
+        True; and after every pass over the rows of a default linear fit, to watch it.
     verbose
         Show on the standard error one line with objective, time left and what is being done.
     random_state, device
