@@ -61,6 +61,13 @@ def test_two_ideas_never_share_a_file_name() -> None:
     assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
+def test_two_classes_never_share_a_name() -> None:
+    """But for the method of a problem and the same method in a training loop of one's own."""
+    trees = [ast.parse(path.read_text()) for path in ROOT.rglob("*.py")]
+    names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert sorted({name for name in names if names.count(name) > 1}) == ["Probed"]
+
+
 def layer_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 

@@ -260,3 +260,16 @@ def test_a_category_of_a_third_of_the_rows_is_no_outlier(cell):
     model = RobustRegressor().fit(x, y)
     np.testing.assert_allclose(model.coef_, [1.0, -1.0, 20.0, -10.0], atol=0.5)
     assert model.outliers_.mean() < 0.03
+
+
+def test_a_code_for_unknown_is_no_value_of_the_target():
+    """Two in five targets are 9999, which lies far from all others; zeros would be a quantity."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 4))
+    coef = np.array([1.0, -2.0, 0.5, 0.0])
+    y = x @ coef + rng.normal(size=300)
+    y[:120] = 9999.0
+    model = RobustRegressor().fit(x, y)
+    assert model.outliers_[:120].all()
+    assert model.outliers_[120:].mean() < 0.03
+    assert np.abs(model.coef_ - coef).max() < 0.3

@@ -26,7 +26,7 @@ from proxlin.estimators.robust_scale import (
     m_scale,
 )
 from proxlin.estimators.s_estimate import (
-    Rows,
+    RegressionRows,
     gram_and_moment,
     s_estimate,
     weighted_least_squares,
@@ -57,7 +57,7 @@ class RobustFit:
     cut: float = 0.0  # for least squares on rows of trust 1: variance left of a Gaussian cut so
 
 
-def high_breakdown_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
+def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int) -> RobustFit:
     """What most of the rows that are `near` say, and those others that fit it.
 
     Rows far out in their features are judged by how well the others foretell them, in deviations
@@ -147,7 +147,7 @@ def cut_variance(limit: float) -> float:
     return float(1.0 - 2.0 * limit * norm.pdf(limit) / (1.0 - 2.0 * norm.sf(limit)))
 
 
-def _kept_fit(rows: Rows, admitted: NDArray[np.bool_], fit: RobustFit) -> RobustFit:
+def _kept_fit(rows: RegressionRows, admitted: NDArray[np.bool_], fit: RobustFit) -> RobustFit:
     """Least squares on the rows that are not left out, until these stay the same."""
     part = rows.among(admitted)
     least = (float(part.weights.sum()) + rows.design.shape[1] + 1) / 2
@@ -163,7 +163,9 @@ def _kept_fit(rows: Rows, admitted: NDArray[np.bool_], fit: RobustFit) -> Robust
     return fit
 
 
-def _least_squares(rows: Rows, kept: NDArray[np.bool_], limit: float = np.inf) -> RobustFit:
+def _least_squares(
+    rows: RegressionRows, kept: NDArray[np.bool_], limit: float = np.inf
+) -> RobustFit:
     """Least squares on these rows; the scale of a Gaussian that was cut at so many deviations."""
     part, k = rows.among(kept), rows.design.shape[1]
     coef = weighted_least_squares(part.design, part.target, part.weights)
@@ -177,7 +179,9 @@ def _least_squares(rows: Rows, kept: NDArray[np.bool_], limit: float = np.inf) -
     return RobustFit(coef, float(np.sqrt(variance)), trust, spread, freedom, cut=cut)
 
 
-def _foretold(rows: Rows, passed: NDArray[np.bool_], before: RobustFit, wider: RobustFit) -> bool:
+def _foretold(
+    rows: RegressionRows, passed: NDArray[np.bool_], before: RobustFit, wider: RobustFit
+) -> bool:
     """Whether rows that pass one by one also do together: Chow's (1960) test of predictions.
 
     Where many do not fit, a few pass by chance, but not with deviations as small as good ones have.
@@ -190,7 +194,7 @@ def _foretold(rows: Rows, passed: NDArray[np.bool_], before: RobustFit, wider: R
     return bool(ratio <= fisher.ppf(1.0 - _UNFORETOLD, count, max(1.0, before.freedom)))
 
 
-def _efficient_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
+def _efficient_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int) -> RobustFit:
     """The S-estimate of the rows that are near, and from there the efficient fit.
 
     Many wrong rows on one side make the S-scale so wide that the efficient weights take them in.
@@ -217,7 +221,7 @@ def _efficient_fit(rows: Rows, near: NDArray[np.bool_], seed: int) -> RobustFit:
     return RobustFit(coef, scale, trust, spread, worth_of_scale(n, k))
 
 
-def _efficient_steps(rows: Rows, coef: Vector, scale: float, steps: int) -> Vector:
+def _efficient_steps(rows: RegressionRows, coef: Vector, scale: float, steps: int) -> Vector:
     """Reweighted least squares at a fixed scale."""
     for _ in range(steps):
         trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale))

@@ -29,7 +29,7 @@ from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.linear_fit import LinearFit
 from proxlin.estimators.robust_ridge import robust_ridge_fit
 from proxlin.estimators.robust_scale import Vector, inner_scale, m_scale
-from proxlin.estimators.s_estimate import Rows, gram_and_moment
+from proxlin.estimators.s_estimate import RegressionRows, gram_and_moment
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status
@@ -105,7 +105,7 @@ def fit_robust_linear(
         fits, fallen = [], 0
     for column in y.T:
         size = _typical(column, count)
-        rows = Rows(design, np.asarray(column / size, dtype=np.float64), count, watch)
+        rows = RegressionRows(design, np.asarray(column / size, dtype=np.float64), count, watch)
         fit = _fit_target(rows, near, intercept=intercept, seed=seed)
         if _unfounded(rows, fit):
             fit, fallen = _least_absolute(rows, intercept), fallen + 1
@@ -190,7 +190,9 @@ def judge_residuals(
     return Judged(scale, size_of / (scale * spread[:, None]), cutoff, left_out)
 
 
-def _fit_target(rows: Rows, near: NDArray[np.bool_], *, intercept: bool, seed: int) -> RobustFit:
+def _fit_target(
+    rows: RegressionRows, near: NDArray[np.bool_], *, intercept: bool, seed: int
+) -> RobustFit:
     """By a high-breakdown estimate, with a ridge where there are few rows for each coefficient."""
     k = rows.design.shape[1]
     if float(rows.weights[near].sum()) < _FEWEST * k:
@@ -202,22 +204,25 @@ def _fit_target(rows: Rows, near: NDArray[np.bool_], *, intercept: bool, seed: i
     return robust_ridge_fit(rows, near, intercept=intercept, start=fit)
 
 
-def _unfounded(rows: Rows, fit: RobustFit) -> bool:
+def _unfounded(rows: RegressionRows, fit: RobustFit) -> bool:
     """Whether the rows that the fit describes are a minority, or all have the same target."""
     target, count = rows.target, rows.weights
-    total = count.sum()
-    described = np.where(fit.trust > 0, count, 0.0)
+    described = (fit.trust > 0) & (count > 0)
     values, index = np.unique(target, return_inverse=True)
-    commonest = np.bincount(index, count).max() / total
     if len(values) == 1:
         return False
+    range_described = float(np.ptp(target[described])) if described.any() else 0.0
     if fit.scale == 0.0:
-        return bool(np.ptp(target[(fit.trust > 0) & (count > 0)]) == 0.0)
-    least = _KEPT[1] if commonest >= _TIED else _KEPT[0]
-    return bool(described.sum() < least * total)
+        return range_described == 0.0
+    shares = np.bincount(index, count) / count.sum()
+    value = values[shares.argmax()]
+    # A number far from all others, such as 9999, stands for "unknown"; zeros are a quantity.
+    code = value != 0 and np.abs(target[described] - value).min(initial=np.inf) > range_described
+    least = _KEPT[1] if shares.max() >= _TIED and not code else _KEPT[0]
+    return bool(count[described].sum() < least * count.sum())
 
 
-def _least_absolute(rows: Rows, intercept: bool) -> RobustFit:
+def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
     """min sum |r_i|, proven; with a ridge where rows are few."""
     design, target, count = rows.design, rows.target, rows.weights
     few = count.sum() < _FEW * design.shape[1]

@@ -28,7 +28,7 @@ from proxlin.estimators.robust_scale import (
     m_scale,
     tau_scale,
 )
-from proxlin.estimators.s_estimate import Rows
+from proxlin.estimators.s_estimate import RegressionRows
 
 STRENGTHS = np.geomspace(1e3, 1e-5, 25)  # on scaled columns, for the mean over the rows
 _FIRST, _ROUNDS = 3, 12  # turns from each start, and from the best of them
@@ -36,7 +36,11 @@ _SETTLED = 1e-3
 
 
 def robust_ridge_fit(
-    rows: Rows, near: NDArray[np.bool_], *, intercept: bool, start: RobustFit | None = None
+    rows: RegressionRows,
+    near: NDArray[np.bool_],
+    *,
+    intercept: bool,
+    start: RobustFit | None = None,
 ) -> RobustFit:
     """argmin_b mean_i w_i (y_i - a_i b)^2 + strength ||b||^2, weights and strength from the rows.
 

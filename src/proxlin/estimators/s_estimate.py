@@ -28,7 +28,7 @@ _PAIRS = 4e7  # numbers that products of columns may take
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RegressionRows:
     """One target over a design; weights count rows."""
 
     design: Vector  # (n, k)
@@ -40,7 +40,7 @@ class Rows:
         """The target minus the fit."""
         return self.target - self.design @ coef
 
-    def among(self, chosen: NDArray[np.bool_]) -> Rows:
+    def among(self, chosen: NDArray[np.bool_]) -> RegressionRows:
         """The same with no weight for the other rows."""
         return replace(self, weights=np.where(chosen, self.weights, 0.0))
 
@@ -55,13 +55,13 @@ class Rows:
         return float(max(0.05, 1.0 - self.design.shape[1] / float(self.weights.sum())))
 
 
-def s_estimate(rows: Rows, seed: int) -> tuple[Vector, float]:
+def s_estimate(rows: RegressionRows, seed: int) -> tuple[Vector, float]:
     """argmin_b M-scale(target - design b) over the rows that have a weight, as far as searched."""
     generator = np.random.default_rng(seed)
     used = np.flatnonzero(rows.weights > 0)
     most = max(_SEARCH_ROWS, 20 * rows.design.shape[1])
     chosen = generator.choice(used, most, replace=False) if len(used) > most else used
-    sample = Rows(rows.design[chosen], rows.target[chosen], rows.weights[chosen])
+    sample = RegressionRows(rows.design[chosen], rows.target[chosen], rows.weights[chosen])
     coefs = np.stack([*_deterministic_starts(sample), *_subset_starts(sample, generator)])
     scales = _scales(sample, coefs)
     for count, steps in _LEFT:
@@ -99,11 +99,13 @@ def gram_and_moment(design: Vector, target: Vector, weights: Vector) -> tuple[Ve
     return gram, moment
 
 
-def _scales(rows: Rows, coefs: Vector) -> Vector:
+def _scales(rows: RegressionRows, coefs: Vector) -> Vector:
     return m_scale(rows.target - coefs @ rows.design.T, rows.weights, freedom=rows.freedom)
 
 
-def _improved(rows: Rows, coefs: Vector, scales: Vector, steps: int) -> tuple[Vector, Vector]:
+def _improved(
+    rows: RegressionRows, coefs: Vector, scales: Vector, steps: int
+) -> tuple[Vector, Vector]:
     """Steps of reweighted least squares from all candidates at once; none ends worse."""
     active = np.arange(len(coefs))
     tiny = np.finfo(np.float64).tiny
@@ -122,7 +124,7 @@ def _improved(rows: Rows, coefs: Vector, scales: Vector, steps: int) -> tuple[Ve
     return coefs, scales
 
 
-def _normal_equations(rows: Rows, weights: Vector) -> tuple[Vector, Vector]:
+def _normal_equations(rows: RegressionRows, weights: Vector) -> tuple[Vector, Vector]:
     """A^T W A and A^T W y for several sets of weights."""
     a, k = rows.design, rows.design.shape[1]
     if k * k * len(a) <= _PAIRS:
@@ -140,7 +142,7 @@ def _solve(grams: Vector, moments: Vector) -> Vector:
     return np.asarray(np.linalg.solve(ridged, moments[..., None])[..., 0])
 
 
-def _deterministic_starts(rows: Rows) -> list[Vector]:
+def _deterministic_starts(rows: RegressionRows) -> list[Vector]:
     """Least squares, least absolute residuals, and least squares on halves that lie together."""
     a, y, w = rows.design, rows.target, rows.weights
     starts = [weighted_least_squares(a, y, w), _least_absolute(rows)]
@@ -151,7 +153,7 @@ def _deterministic_starts(rows: Rows) -> list[Vector]:
     return starts
 
 
-def _least_absolute(rows: Rows) -> Vector:
+def _least_absolute(rows: RegressionRows) -> Vector:
     """argmin_b sum_i w_i |y_i - a_i b| to a few digits, by reweighted least squares."""
     coef = weighted_least_squares(rows.design, rows.target, rows.weights)
     for _ in range(20):
@@ -164,7 +166,7 @@ def _least_absolute(rows: Rows) -> Vector:
     return coef
 
 
-def _subset_starts(rows: Rows, generator: np.random.Generator) -> Vector:
+def _subset_starts(rows: RegressionRows, generator: np.random.Generator) -> Vector:
     """Exact fits to random rows, as many as there are coefficients."""
     n, k = rows.design.shape
     count = int(min(_SUBSETS, _WORK / (k**3 + n * k)))

@@ -65,7 +65,7 @@ CAPTIONS = {
 
 
 @dataclass(frozen=True)
-class Line:
+class PanelLine:
     """One curve of a panel."""
 
     label: str
@@ -206,7 +206,7 @@ def _number(p: str) -> float:
 
 def _by_method(
     ours: pd.DataFrame, paper: pd.DataFrame, dataset: str, p: str, column: str
-) -> list[Line]:
+) -> list[PanelLine]:
     lines = []
     for frame, published_one in ((ours, False), (paper, True)):
         part = frame[(frame["dataset"] == dataset) & (frame["p"] == p)]
@@ -218,9 +218,9 @@ def _by_method(
 
 def _line(
     curve: pd.DataFrame, column: str, label: str, method: str, *, dashed: bool = False
-) -> Line:
+) -> PanelLine:
     means = curve.groupby("outliers")[column].mean().sort_index()
-    return Line(label, method, [float(x) for x in means.index], means.to_list(), dashed)
+    return PanelLine(label, method, [float(x) for x in means.index], means.to_list(), dashed)
 
 
 def _paper_losses() -> pd.DataFrame:
@@ -228,7 +228,7 @@ def _paper_losses() -> pd.DataFrame:
     return table.assign(p=[str(float(p)) for p in table["p"]])
 
 
-def _draw(axis: Axes, lines: list[Line], *, normalized: bool) -> None:
+def _draw(axis: Axes, lines: list[PanelLine], *, normalized: bool) -> None:
     largest = max((y for line in lines for y in line.y), default=1.0) if normalized else 1.0
     for line in lines:
         axis.plot(
