@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -53,8 +54,8 @@ def run(kind: str, share: float, number: int, repeats: int) -> dict[str, float]:
         inside = (frame["low"] <= coef) & (coef <= frame["high"])
         figures |= {f"confidence, {name}": inside.mean(), f"error, {name}": frame["error"].mean()}
     wide = np.abs(new[:, 0]) > 1
-    for name, options in {"local": {}, "one width": {"local": False}}.items():
-        low, high = model.predict_interval(new, 0.9, **options)
+    for name, local in {"local": True, "one width": False}.items():
+        low, high = model.predict_interval(new, 0.9, local=local)
         inside = (low <= truth) & (truth <= high)
         figures |= {f"prediction, {name}": inside.mean(), f"far rows, {name}": inside[wide].mean()}
         figures[f"width, {name}"] = float((high - low).mean())
@@ -107,13 +108,15 @@ def table(runs: pd.DataFrame) -> str:
     means = runs.groupby(["noise", "wrong"], sort=False).mean().drop(columns="table")
     counts = runs.groupby(["noise", "wrong"], sort=False).size()
     shown = [
-        name for name in means if name.startswith(("confidence", "prediction", "far", "width"))
-    ]
+        name for name in map(str, means)
+        if name.startswith(("confidence", "prediction", "far", "width"))
+    ]  # fmt: skip
     lines = [
         "| noise | wrong | tables | " + " | ".join(shown) + " |",
         "| --- " * (3 + len(shown)) + "|",
     ]
-    for (kind, share), row in means.iterrows():
+    for place, row in means.iterrows():
+        kind, share = cast("tuple[str, float]", place)
         values = [
             f"{row[c]:.3f}" if c.startswith("width") else f"{100 * row[c]:.1f} %" for c in shown
         ]
@@ -136,7 +139,7 @@ def main() -> None:
         return
     arguments.folder.mkdir(parents=True, exist_ok=True)
     path = arguments.folder / "coverage.csv"
-    runs = pd.read_csv(path).to_dict("records") if path.exists() else []
+    runs: list[dict[Any, Any]] = pd.read_csv(path).to_dict("records") if path.exists() else []
     done = {(row["noise"], row["wrong"], row["table"]) for row in runs}
     started = time.perf_counter()
     for number in range(arguments.tables):
