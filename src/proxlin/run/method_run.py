@@ -131,6 +131,8 @@ class MethodRun(Loop):
     def _recall(self, kept: Serialized) -> Status | None:
         """Stand where the run stood that was kept; its status if it was over and still is."""
         memory = restore(self._memory(None), kept, self.problem.device)
+        if not isinstance(memory, dict):
+            raise CheckpointError("the checkpoint is empty. Choose another checkpoint folder.")
         measured = memory["stationarity"]
         if not isinstance(memory["held_out"], type(self.held_out)) or not (
             measured is None or isinstance(measured, int | float)
