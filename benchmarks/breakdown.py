@@ -180,20 +180,23 @@ def medians(records: pd.DataFrame, table: str, kind: str) -> pd.DataFrame:
 
 
 def draw(records: pd.DataFrame, path: Path) -> None:
-    """Error over size and over share for wrong targets, over size for a net; ours in front."""
+    """Error over size and over share for wrong targets, over size for nets; ours in front."""
     from matplotlib import pyplot  # noqa: PLC0415
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
-    linear = medians(records, "linear", "clustered")
-    shown = (
-        (axes[0], linear.xs(SHARE, level="share"), "size of the errors in 30 % of the targets"),
-        (axes[1], linear.xs(SIZE, level="size"), "share of wrong targets, errors of 1,000"),
-        (axes[2], medians(records, "net", "scattered").xs(SHARE, level="share"),
-         "nets: size of the errors in 30 % of the targets"),
-    )  # fmt: skip
+    linear = medians(records, "linear", "scattered")
+    panels = [
+        (linear.xs(SHARE, level="share"), "size of the errors in 30 % of the targets"),
+        (linear.xs(SIZE, level="size"), "share of wrong targets, errors of 1,000"),
+    ]
+    nets = medians(records, "net", "scattered")
+    if len(nets):
+        panels.append((nets.xs(SHARE, level="share"), "nets: size of the errors, 30 %"))
+    figure, axes = pyplot.subplots(
+        1, len(panels), figsize=(4.5 * len(panels), 4.2), layout="constrained"
+    )
     others = [*contestants("linear"), *IN_R][1:]
     palette = {name: f"C{number}" for number, name in enumerate(others)}
-    for ax, table, label in shown:
+    for ax, (table, label) in zip(axes, panels, strict=True):
         for name in table.columns:
             ours = name == "proxlin"
             ax.plot(
@@ -202,10 +205,9 @@ def draw(records: pd.DataFrame, path: Path) -> None:
             )  # fmt: skip
         ax.set_yscale("log")
         ax.set_ylim(0.05, 1e4)
+        ax.set_xscale("log" if "size" in label else "linear")
         ax.set_xlabel(label)
         ax.grid(alpha=0.3)
-    for ax in (axes[0], axes[2]):
-        ax.set_xscale("log")
     axes[0].set_ylabel("error on clean rows, in deviations of the noise")
     axes[0].legend(loc="upper left", fontsize="small", ncols=2)
     path.parent.mkdir(parents=True, exist_ok=True)
