@@ -3,7 +3,7 @@ import torch
 
 from proxlin.exact.factorize import Cells, RowNorm, Stream, factorize
 from proxlin.exact.factorize.cells import column_norms, column_scales
-from proxlin.exact.factorize.fit_factors import embed_rows, fit_factors
+from proxlin.exact.factorize.fit_factors import FactorSettings, embed_rows, fit_factors
 from proxlin.exact.factorize.sweep import Objective
 from tests.exact.factorize.plants import parts_error, planted_cells, subspace_error
 
@@ -58,7 +58,7 @@ def test_bad_columns_do_not_bend_the_others():
     cells = Cells.of(plant.x)
     errors = {}
     for by_column in (True, False):
-        found = fit_factors(cells, 3, RowNorm(2.0), by_column=by_column, **options)
+        found = fit_factors(cells, 3, RowNorm(2.0), FactorSettings(by_column=by_column, **options))
         errors[by_column] = float((found.u @ found.v - plant.clean)[:, 5:].abs().mean())
     assert errors[True] < 0.05
     assert errors[True] < 0.5 * errors[False]
