@@ -26,6 +26,7 @@ FORMULAS = ("sandwich", "H1", "H2", "H3", "w")
 
 _LEAST_CURVATURE = 0.2  # of H over its average direction; below, H is too noisy to be inverted
 _MOST_LEVERAGE = 0.9
+_WINDOW = 0.75  # deviations
 _BLOCK = 1 << 16  # rows of one product
 
 
@@ -81,8 +82,15 @@ class MEstimate:
     @cached_property
     def slope(self) -> Vector:
         """psi'(r_i / s)."""
+        if self.squares and self.cut < 1.0 and bool(self.weight.any()):
+            # The jump to 0 beyond the cut c takes c f(c) off the mean of psi', row by row where the
+            # rows are: those within _WINDOW of c say how dense they lie there.
+            size = np.abs(self.residual / self.scale) * self.weight
+            cut = float(size.max())
+            inside: Vector = self.weight * (1.0 - (size > cut - _WINDOW) * cut / _WINDOW)
+            return inside
         if self.squares:
-            return self.cut * self.weight
+            return self.weight
         square = np.minimum((self.residual / (EFFICIENT * self.scale)) ** 2, 1.0)
         value: Vector = (1.0 - square) * (1.0 - 5.0 * square)
         return value
