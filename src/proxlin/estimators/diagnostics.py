@@ -16,7 +16,7 @@ FIELDS = ("good", "far", "outlier", "bad far")
 
 _COLORS = {"good": "#4c72b0", "far": "#55a868", "outlier": "#dd8452", "bad far": "#c44e52"}
 _MARKS = {"good": "o", "far": "^", "outlier": "x", "bad far": "X"}
-_MOST_POINTS = 5000
+_MOST_POINTS = 2000  # of those that stand out, and as many of the others
 _FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
 _MOST_COEFFICIENTS = 12
 

@@ -26,6 +26,7 @@ _BARE = {
     "redescending": True,
     "gap": 0.0,
     "levels": 1.0,
+    "focus": 0.0,
 }  # of a model that only has ramps
 _OF_TRAINING = ("outlier_scores", "outliers", "row_weights")  # not kept of nets
 
