@@ -33,7 +33,7 @@ class RobustImputer(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Fill missing cells (NaN) by what the rest of the row lets expect, wrong cells left aside.
+    """Fill missing cells (NaN) by what the rest of the row predicts, wrong cells left aside.
 
     A few latent factors, the same of the ranks of each column (a Gaussian copula), rows nearby, and
     the median of the column each say what a cell may be; they are averaged with the weights that

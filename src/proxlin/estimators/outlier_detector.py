@@ -35,7 +35,7 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
     added on robust logarithmic scales: the Mahalanobis distance of the leading principal scores
     (minimum covariance determinant) of clipped columns and of their normal scores, the distance to
     the nearest rows of the bulk, how badly each cell is explained by the others of its row, and how
-    rare each cell is in its column. NaN marks a missing cell, filled by what its row lets expect.
+    rare each cell is in its column. NaN marks a missing cell, filled by what its row predicts.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         Whether rows that do not fit lose their weight; "auto" unless p is "mse". With settings of
         one's own (p, regulariser, constraint) the fit is convex given the weights of the default.
     leverage
-        Whether rows whose features are far from the bulk count only if the others foretell them;
+        Whether rows whose features are far from the bulk count only if the others predict them;
         "auto" as reweighting does, False or None trusts the features.
     scaling
         Whether features and targets are scaled by median and inter-quartile range first. The
@@ -92,7 +92,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         number of steps that follows from the number of rows.
     validation_fraction
         Share of the rows that a net is not trained on (25 rows at least): of all its steps, the one
-        after which their median loss was lowest is kept, before outliers are learned by heart. Not
+        after which their median loss was lowest is kept, before outliers are memorised. Not
         for linear models and below 40 rows; 0 trains on all rows to the end.
     warm_start
         Begin at the last fit.

@@ -20,7 +20,7 @@ from proxlin.report import Code, Facts, Part, Picture, Report, Section, Table, T
 _READING = (
     "A net is trained while a share of its training rows is replaced by noise: the outliers. On"
     " images the net is an autoencoder, which gives back what it is shown; on tables it is a"
-    " regressor, which foretells several numbers at once. The loss of a row is the p-norm of what"
+    " regressor, which predicts several numbers at once. The loss of a row is the p-norm of what"
     " the net gets wrong in it, or the square of the 2-norm for squared error.\n\n"
     "F_OBJ is what training lowers: the mean loss of all training rows, outliers included, plus a"
     " small penalty on the size of the parameters. F_NOUTL is the mean loss of the training rows"

@@ -62,7 +62,7 @@ def fit(
         float | None, typer.Option(help="Share of rows held out for the test. Default: 0.2.")
     ] = None,
     separator: Annotated[
-        str | None, typer.Option(help="Of a CSV file, if it is not found out.")
+        str | None, typer.Option(help="Separator of a CSV file, if it is not detected.")
     ] = None,
     interval: Annotated[
         float | None,
@@ -84,7 +84,7 @@ def fit(
 ) -> None:
     """Train a model of your own table that bad rows cannot pull away.
 
-    Categories, dates and missing cells are handled, and everything that was done is said. The
+    Categories, dates and missing cells are handled, and every decision is reported. The
     folder holds the model, metrics.json, predictions.csv and report.html. Under torchrun all
     processes train a net together.
     """

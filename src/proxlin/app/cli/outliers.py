@@ -53,7 +53,7 @@ def outliers(
         Path | None, typer.Option(help="CSV file, or .xlsx, .parquet; - is the standard output.")
     ] = None,
     separator: Annotated[
-        str | None, typer.Option(help="Of a CSV file, if it is not found out.")
+        str | None, typer.Option(help="Separator of a CSV file, if it is not detected.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
 ) -> None:

@@ -31,7 +31,7 @@ def predict(
         Path, typer.Option(help="CSV file, or .xlsx, .parquet; - is the standard output.")
     ] = STDOUT,
     separator: Annotated[
-        str | None, typer.Option(help="Of a CSV file, if it is not found out.")
+        str | None, typer.Option(help="Separator of a CSV file, if it is not detected.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing besides.")] = False,
 ) -> None:

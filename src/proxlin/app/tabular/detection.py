@@ -115,7 +115,7 @@ def detection_report(found: Detection, source: str, command: str) -> str:
             [
                 Table(
                     "The oddest rows",
-                    ("row", "where, and what the rest of the row lets expect", "score", "outlier"),
+                    ("row", "where, and what the rest of the row suggests", "score", "outlier"),
                     table,
                     ("Rows are counted from 1, without the line of names.",),
                 ),

@@ -31,7 +31,7 @@ _MOST_EXCEL = 1 << 30  # bytes, unpacked
 def read_table_file(path: str | Path, *, separator: str | None = None) -> RawTable:
     """The table in the file, also if gzip packed it; one sentence if there is none.
 
-    `separator` is for CSV files whose own is not found out.
+    `separator` is for CSV files whose own is not detected.
     """
     if separator is not None:
         separator = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
