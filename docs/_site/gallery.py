@@ -35,7 +35,7 @@ SECTIONS = {
         "video_background",
     ),
     "Your own module": ("own_module", "own_training_loop", "implicit_image"),
-    "Methods and machines": ("several_processes",),
+    "Methods and machines": ("paper_figure", "several_processes"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -127,6 +128,26 @@ def test_the_version_stands_in_one_place_and_the_rest_agrees():
     dated = re.search(rf"^## \[{re.escape(proxlin.__version__)}\] - (\S+)$", changes, re.MULTILINE)
     assert dated is not None
     assert dated[1] == str(cited["date-released"])
+
+
+def packages(nodes):
+    """The packages that these statements import, without those of Python itself and our own."""
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in imports if isinstance(node, ast.ImportFrom)}
+    found = {name.split(".")[0] for name in names} - {"proxlin", *sys.stdlib_module_names}
+    return {"scikit-learn" if name == "sklearn" else name for name in found}
+
+
+def test_every_package_that_is_imported_is_asked_for():
+    """With proxlin what modules load at once, with some extra what single functions load."""
+    always = {Requirement(line).name for line in PROJECT["dependencies"]}
+    extras = PROJECT["optional-dependencies"].values()
+    asked = always | {Requirement(line).name for lines in extras for line in lines}
+    for path in (ROOT / "src").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert packages(tree.body) <= always, path
+        assert packages(ast.walk(tree)) <= asked, path
 
 
 def test_the_conda_recipe_asks_for_the_same():
