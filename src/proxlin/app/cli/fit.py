@@ -35,7 +35,8 @@ def fit(
     table: Annotated[Path, typer.Argument(help="CSV, Excel, Parquet or ARFF.", show_default=False)],
     *,
     targets: Annotated[
-        str | None, typer.Option(help="Columns to predict, such as price,rent. Without: outliers.")
+        str | None,
+        typer.Option(help="Columns to predict, such as price,rent. Without: find outliers."),
     ] = None,
     features: Annotated[str | None, typer.Option(help="Use only these columns.")] = None,
     drop: Annotated[str | None, typer.Option(help="Leave these columns out.")] = None,
@@ -66,23 +67,25 @@ def fit(
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(help="proxlin predict adds bounds that hold this share of good rows: 0.9."),
+        typer.Option(
+            help="Let predict add bounds that contain this share of good rows, such as 0.9."
+        ),
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Time for training.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Time budget for training.")] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder that keeps the training, to go on after any end.")
+        Path | None, typer.Option(help="Folder for checkpoints; the same command resumes.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for everything random.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the model and its report.")] = Path(
         "proxlin-model"
     ),
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model that is there.")
+        bool, typer.Option("--overwrite", help="Replace an existing model.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no summary.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
 ) -> None:
-    """Train a model of your own table that bad rows cannot pull away.
+    """Train a model on your own table that bad rows cannot pull away.
 
     Categories, dates and missing cells are handled, and every decision is reported. The
     folder holds the model, metrics.json, predictions.csv and report.html. Under torchrun all

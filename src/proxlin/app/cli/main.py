@@ -16,9 +16,9 @@ from proxlin.errors import ProxlinError
 
 COMMANDS = {  # each with the first sentence of its help, which is told without loading it
     "demo": "Squared error against robust losses on digits with outliers; ends with a report.",
-    "fit": "Train a model of your own table that bad rows cannot pull away.",
+    "fit": "Train a model on your own table that bad rows cannot pull away.",
     "predict": "Predictions for the rows of a table: row number, --id columns, predictions.",
-    "outliers": "Rows of a table that do not go with the others, with the cells that are to blame.",
+    "outliers": "Rows of a table that do not fit the others, and the cells to blame.",
     "reproduce": "The paper's tables and figures, with the published figures beside ours.",
     "datasets": "What can be loaded by name, and from where.",
 }
@@ -103,7 +103,7 @@ def _commands(
     show_version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="The installed one."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:

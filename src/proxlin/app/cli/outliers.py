@@ -35,32 +35,33 @@ _ODDITY = (
 
 def outliers(
     source: Annotated[
-        Path, typer.Argument(help="A table, or what proxlin fit wrote.", show_default=False)
+        Path,
+        typer.Argument(help="A table, or a folder that proxlin fit wrote.", show_default=False),
     ],
     table: Annotated[
         Path | None,
-        typer.Argument(help="CSV, Excel, Parquet or ARFF, after a model.", show_default=False),
+        typer.Argument(help="The table, if the first argument is a folder.", show_default=False),
     ] = None,
     *,
     drop: Annotated[
         str | None, typer.Option(help="Leave these columns out (without a model).")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="HTML page about the odd rows (without a model).")
+        Path | None, typer.Option(help="Write an HTML report (without a model).")
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="How many rows; 0 for all.")] = 20,
     out: Annotated[
-        Path | None, typer.Option(help="CSV file, or .xlsx, .parquet; - is the standard output.")
+        Path | None, typer.Option(help="CSV file, or .xlsx, .parquet; - is standard output.")
     ] = None,
     separator: Annotated[
         str | None, typer.Option(help="Separator of a CSV file, if it is not detected.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
 ) -> None:
-    """Rows of a table that do not go with the others, with the cells that are to blame.
+    """Rows of a table that do not fit the others, and the cells to blame.
 
-    proxlin outliers TABLE needs neither a model nor a target. proxlin outliers FOLDER TABLE asks a
-    model: one with targets looks at the targets, an autoencoder at all columns.
+    proxlin outliers TABLE needs neither a model nor a target. proxlin outliers FOLDER TABLE uses a
+    model: one with targets judges the targets, an autoencoder all columns.
     """
     if out is not None:
         if as_json:

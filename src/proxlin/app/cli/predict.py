@@ -17,29 +17,31 @@ from proxlin.errors import InvalidInputError
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="What proxlin fit wrote.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder that proxlin fit wrote.", show_default=False)
+    ],
     table: Annotated[Path, typer.Argument(help="CSV, Excel, Parquet or ARFF.", show_default=False)],
     *,
     ids: Annotated[
-        str | None, typer.Option("--id", help="Columns to copy, to join by: name,street.")
+        str | None,
+        typer.Option("--id", help="Columns to copy into the output, such as name,street."),
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(help="Add bounds that hold this share of good rows: 0.9. Default: as fitted."),
+        typer.Option(help="Add bounds that contain this share of good rows. Default: as in fit."),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="CSV file, or .xlsx, .parquet; - is the standard output.")
+        Path, typer.Option(help="CSV file, or .xlsx, .parquet; - is standard output.")
     ] = STDOUT,
     separator: Annotated[
         str | None, typer.Option(help="Separator of a CSV file, if it is not detected.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing besides.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No remarks.")] = False,
 ) -> None:
     """Predictions for the rows of a table: row number, --id columns, predictions.
 
-    Columns may come in any order. Where the table has the targets too, or the model has none, each
-    row gets its outlier score. Cells far from all that was trained on are named in a column
-    'caveat', if there are any.
+    Columns may come in any order. If the table has the targets, or the model has none, each row
+    gets an outlier score. Cells far outside the training range are named in a column 'caveat'.
     """
     check_output(out)
     if interval is not None:

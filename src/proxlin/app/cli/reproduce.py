@@ -48,7 +48,7 @@ def reproduce(
     backend: Annotated[str, typer.Option(help="loky (this machine) or dask.")] = "loky",
     address: Annotated[str | None, typer.Option(help="Of the dask scheduler.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
+        bool, typer.Option("--dry-run", help="Show what would be done, and stop.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no summary.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,

@@ -111,7 +111,7 @@ def detection_report(found: Detection, source: str, command: str) -> str:
     ]
     sections = [
         Section(
-            "Rows that do not go with the others",
+            "Rows that do not fit the others",
             [
                 Table(
                     "The oddest rows",
@@ -133,6 +133,6 @@ def detection_report(found: Detection, source: str, command: str) -> str:
         sections.append(Section(title, [Table(title, ("column", "odd rows"), columns)]))
     sections.append(remarks_section(found.notes))
     sections.append(Section("What was run", [Code(command)], folded=True))
-    lead = f"{count:,} of {rows:,} rows ({count / rows:.1%}) do not go with the others."
+    lead = f"{count:,} of {rows:,} rows ({count / rows:.1%}) do not fit the others."
     tiles = {"odd rows": f"{count:,}", "rows": f"{rows:,}", "cut-off": show_figure(found.cutoff)}
     return render(Report(f"{source}: odd rows", lead, sections, Tiles(tiles)))

@@ -31,7 +31,7 @@ def diagnostics(summary: FitSummary) -> Picture:
         figures,
         "Training rows by members that had not seen them, where there are any. Good: within 2.75"
         " deviations and in the bulk of the features. Far: features far out, and the target as"
-        " predicted. Outlier: a target that is not. Bad far: both, which least squares would follow."
+        " predicted. Outlier: a target that is not. Bad far: both; least squares would follow."
         " A linear model also shows what each row counted, and by how many standard errors it has"
         " moved the coefficients it moved most.",
         alt="Residuals over predictions, and over the distance of the features.",
