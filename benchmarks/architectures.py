@@ -106,7 +106,7 @@ def chain(widths: tuple[int, ...], activation: Callable[[], nn.Module]) -> nn.Se
 
 
 def series(net: Callable[[int, int, int], nn.Module], seed: int, *, p: float = 1.0) -> Instance:
-    """Four coupled oscillations with noise: 24 steps seen, 6 foretold; 15 % of targets wrong."""
+    """Four coupled oscillations with noise: 24 steps seen, 6 predicted; 15 % of targets wrong."""
     generator = torch.Generator().manual_seed(seed)
     n, seen, ahead = 6_000, 24, 6
     time = torch.arange(seen + ahead, dtype=torch.float32)

@@ -8,7 +8,7 @@ from proxlin.paper.catalog import experiment
 from proxlin.paper.experiment_report import command, experiment_report
 from proxlin.paper.grid import Cell, Grid
 from proxlin.paper.inspection import Inspection, inspect_cell, worst_cells
-from proxlin.paper.reproduce import reproduce
+from proxlin.paper.reproduction import reproduce
 from proxlin.paper.runner import Outcome
 from proxlin.paper.workload import workload
 from proxlin.report import Picture, Table, Text

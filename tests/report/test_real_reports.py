@@ -11,7 +11,7 @@ import pytest
 
 from proxlin.paper.catalog import experiment
 from proxlin.paper.demo import LOSSES, SharePoint, demo_report, run_demo
-from proxlin.paper.reproduce import reproduce
+from proxlin.paper.reproduction import reproduce
 from proxlin.report import write_report
 
 

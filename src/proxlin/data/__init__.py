@@ -1,7 +1,7 @@
 """Data sets by name, outliers to put into them, and made-up data whose answer is known."""
 
-from proxlin.data.datasets import DataSet, load_dataset
-from proxlin.data.outliers import add_outliers
+from proxlin.data.corruption import add_outliers
+from proxlin.data.loading import DataSet, load_dataset
 from proxlin.data.registry import DataFile, DatasetEntry, list_datasets
 from proxlin.data.synthetic import (
     BlobImages,

@@ -14,9 +14,10 @@ from torch.func import functional_call
 
 from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError
-from proxlin.problem.batch_form import Form, with_tensors
-from proxlin.problem.loss import Exponent, Pinball, RowLoss, check_pinball, loss_change
+from proxlin.problem.batch_form import with_tensors
+from proxlin.problem.loss import Exponent, Pinball, RowLoss, check_pinball
 from proxlin.problem.parallel import Communicator, communicator
+from proxlin.problem.precise_losses import PreciseLosses
 from proxlin.problem.residual import (
     Residual,
     ResidualModule,
@@ -33,7 +34,6 @@ from proxlin.problem.shards import LocalBatch, Shards, own_rows
 from proxlin.problem.train_mode import TrainMode
 from proxlin.terms import Constraint, Penalty, Regularizer
 
-_RESOLUTION = 1e-5  # of the median loss: smaller changes of a row need not be seen
 _SAMPLE = 2048  # rows that tell the scale of the losses
 _CHUNK_NUMBERS = 2**18  # input or output numbers of a chunk: small enough for the cache
 
@@ -99,14 +99,14 @@ class Problem:
         self.network = evaluated_copy(module)
         self.affine_in_output = residual is None
         self.cache: dict[Hashable, Any] = {}  # of linearisations, from batch to batch
-        self.example = _example(self.shards)
-        self._residual = ResidualModule(self.network, residual or difference, _form(self.shards))
+        self.example: Batch = self.shards.example()
+        self._residual = ResidualModule(self.network, residual or difference, self.shards.form())
+        self._precise = PreciseLosses(self._residual, self.layout, self.loss)
         self.train_mode = TrainMode(module, self.network, self.device)
         self.n_outputs = check_residual(self.residual, self.theta(), self.example)
         # Whether the module, in the mode in which it was given, drops at random.
         self.noisy = self.train_mode.draws(lambda: self.residual(self.theta(), self.example))
         self.undivided = self.noisy  # rows of a batch are to be linearised together
-        self._wide: nn.Module | None = None  # the residual in float64, once a row needs it
         self._latest: tuple[Tensor, float] | None = None  # the point evaluated last, its objective
         self.chunk_rows = (
             _default_chunk(self) if chunk_rows is None else check_count("chunk_rows", chunk_rows)
@@ -205,70 +205,32 @@ class Problem:
         return self.loss(self.residual(theta, batch))
 
     def exact_losses(self, theta: Tensor, batch: Batch) -> Tensor:
-        """The loss of each row in float64, (b,): for sums whose changes are to be seen.
-
-        A float32 loss of 10^9 changes by 64 or not at all, which hides what others do. Rows whose
-        loss is that much larger than the median are therefore evaluated in float64 throughout.
-        """
+        """The loss of each row in float64, (b,): for sums whose changes are to be seen."""
         with torch.no_grad():
             losses = self.losses(theta, batch)
-            coarse = losses > self._resolved(losses)
-            residual = self._wide_residual(theta, batch, coarse)
-            exact = losses.double()
-            return exact if residual is None else exact.masked_scatter(coarse, self.loss(residual))
+            return self._precise.losses(theta, batch, losses) if self._fine else losses.double()
 
     def mean_change(
         self, before: Tensor, after: Tensor, batch: LocalBatch, losses: Tensor
     ) -> float:
         """The mean change of the loss of a batch whose rows here have `losses` before, (b,).
 
-        Changes are taken row by row and summed in float64 over all processes. Rows that are too
-        large to show theirs in float32 enter by their slope times the change of their residual.
+        Changes are taken row by row and summed in float64 over all processes.
         """
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         if batch.count:
             with torch.no_grad():
-                changes = self.losses(after, batch.tensors).double() - losses.double()
-                coarse = losses > self._resolved(losses)
-                wide = self._wide_change(before, after, batch.tensors, coarse)
-                total = changes.sum() if wide is None else changes[~coarse].sum() + wide.sum()
+                pair = losses, self.losses(after, batch.tensors)
+                if self._fine:
+                    total = self._precise.sum_of_changes(before, after, batch.tensors, pair)
+                else:
+                    total = (pair[1].double() - pair[0].double()).sum()
         return float(batch.communicator.sum(total)) / batch.n_rows
 
-    def _resolved(self, losses: Tensor) -> Tensor:
-        """Up to where a loss shows changes of a hundred-thousandth of the median."""
-        return _RESOLUTION / torch.finfo(losses.dtype).eps * median(losses)
-
-    def _wide_residual(self, theta: Tensor, batch: Batch, chosen: Tensor) -> Tensor | None:
-        """The residual of the chosen rows in float64; None if there is none that is finer."""
-        if (
-            self.dtype == torch.float64
-            or self.train_mode.seed is not None
-            or not bool(chosen.any())
-        ):
-            return None
-        if self._wide is None:
-            self._wide = copy.deepcopy(self._residual).double()
-        values = {f"module.{n}": t.double() for n, t in self.layout.split(theta).items()}
-        rows = [t[chosen].double() if t.is_floating_point() else t[chosen] for t in batch]
-        try:
-            residual: Tensor = functional_call(self._wide, values, tuple(rows))
-        except RuntimeError:  # it holds numbers of its own in float32
-            return None
-        return residual.double()
-
-    def _wide_change(
-        self, before: Tensor, after: Tensor, batch: Batch, chosen: Tensor
-    ) -> Tensor | None:
-        """The change of the chosen rows' losses; targets, which cancel, are added at the end."""
-        target: Tensor | float = 0.0
-        if self.affine_in_output and len(batch) == 2:
-            target = batch[1][chosen].flatten(1).double()
-            batch = (batch[0], torch.zeros_like(batch[1]))
-        old = self._wide_residual(before, batch, chosen)
-        new = self._wide_residual(after, batch, chosen)
-        if old is None or new is None:
-            return None
-        return loss_change(self.loss, old - target, new - old)
+    @property
+    def _fine(self) -> bool:
+        """Whether float64 would show more than the type of the parameters does."""
+        return self.dtype != torch.float64 and self.train_mode.seed is None
 
     def take(self, index: Tensor | slice) -> LocalBatch:
         """This process's rows of the batch with these row numbers."""
@@ -321,8 +283,9 @@ class Problem:
 
     def _on(self, shards: Shards) -> Problem:
         other = copy.copy(self)
-        other.shards, other.example, other._latest = shards, _example(shards), None
-        other._residual = ResidualModule(self.network, self._residual.rule, _form(shards))
+        other.shards, other.example, other._latest = shards, shards.example(), None
+        other._residual = ResidualModule(self.network, self._residual.rule, shards.form())
+        other._precise = PreciseLosses(other._residual, self.layout, self.loss)
         outputs = check_residual(other.residual, other.theta(), other.example)
         if outputs != self.n_outputs:
             raise InvalidInputError(
@@ -367,25 +330,6 @@ class Problem:
         if index is None:
             self._latest = (theta.detach().clone(), value)
         return value
-
-
-def _example(shards: Shards) -> Batch:
-    """Two rows, also on a process that has none."""
-    held = shards.rows
-    own = None if held is None else held.take(slice(0, min(2, len(held))))
-    if own is not None and shards.communicator.size == 1:
-        return own
-    batches = shards.communicator.each(own)
-    elsewhere: Batch = next(batch for batch in batches if batch is not None)
-    return own or elsewhere
-
-
-def _form(shards: Shards) -> Form:
-    """The form of the batches, also on a process that has no rows."""
-    own = None if shards.rows is None else shards.rows.form
-    if shards.communicator.size == 1:
-        return own
-    return next((form for form in shards.communicator.each(own) if form is not None), None)
 
 
 def _default_chunk(problem: Problem) -> int:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from proxlin.errors import InvalidInputError
+from proxlin.problem.batch_form import Form
 from proxlin.problem.parallel import Communicator, Serial
 from proxlin.problem.rows import Batch, Rows, as_rows, evenly_spread, subset
 
@@ -117,6 +118,22 @@ class Shards(ABC):
     def numbers(self) -> Tensor:
         """Our rows in a pass over all, numbered through all processes."""
         return self._positions(torch.arange(self.n_rows))
+
+    def example(self) -> Batch:
+        """Two rows, also on a process that has none."""
+        own = None if self.rows is None else self.rows.take(slice(0, min(2, len(self.rows))))
+        if own is not None and self.communicator.size == 1:
+            return own
+        batches = self.communicator.each(own)
+        elsewhere: Batch = next(batch for batch in batches if batch is not None)
+        return own or elsewhere
+
+    def form(self) -> Form:
+        """The form of the batches, also on a process that has no rows."""
+        own = None if self.rows is None else self.rows.form
+        if self.communicator.size == 1:
+            return own
+        return next((form for form in self.communicator.each(own) if form is not None), None)
 
     @abstractmethod
     def restricted(self, index: Tensor) -> Shards:

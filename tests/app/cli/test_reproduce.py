@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from proxlin.paper.catalog import experiment
-from proxlin.paper.reproduce import reproduce as carry_out
+from proxlin.paper.reproduction import reproduce as carry_out
 from proxlin.run.storage import locked
 
 SMALL = (

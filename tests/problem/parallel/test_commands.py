@@ -165,16 +165,16 @@ import os
 from pathlib import Path
 from proxlin.app.cli.main import main
 from proxlin.errors import NonFiniteError
-from proxlin.paper import reproduce
+from proxlin.paper import reproduction
 
-def failing(cell, callbacks, run_cell=reproduce.run_cell):
+def failing(cell, callbacks, run_cell=reproduction.run_cell):
     if "0.003" in cell.method:
         with Path("tries").open("a") as tries:
             tries.write(f"{cell.name} {os.environ['RANK']}\\n")
         raise NonFiniteError("the loss is infinite.")
     return run_cell(cell, callbacks)
 
-reproduce.run_cell = failing
+reproduction.run_cell = failing
 main()
 """
 

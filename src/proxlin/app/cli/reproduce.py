@@ -16,9 +16,9 @@ from proxlin.app.cli.session import Interrupts, leads
 from proxlin.app.cli.terminal import console, say
 from proxlin.paper.catalog import EXPERIMENTS, experiment
 from proxlin.paper.grid import METHODS
-from proxlin.paper.reproduce import Plan, Reproduction
-from proxlin.paper.reproduce import plan as make_plan
-from proxlin.paper.reproduce import reproduce as carry_out
+from proxlin.paper.reproduction import Plan, Reproduction
+from proxlin.paper.reproduction import plan as make_plan
+from proxlin.paper.reproduction import reproduce as carry_out
 from proxlin.paper.runner import Engine
 
 _WHAT = f"One of {', '.join(EXPERIMENTS)}."

@@ -12,7 +12,7 @@ import sys
 import threading
 from importlib import import_module
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 
 from proxlin.errors import ProxlinError
 
@@ -32,12 +32,7 @@ class Interrupts:
             self._before = signal.signal(signal.SIGINT, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
         if self.hit and isinstance(error, Exception):

@@ -11,13 +11,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_finite, check_positive
-from proxlin.errors import CombinationError, InvalidInputError
-from proxlin.exact.linear.coordinates import Coordinates, choose_coordinates, chunks
+from proxlin._checks import check_positive
+from proxlin.exact.linear.arguments import read_bound, read_rows, read_start
+from proxlin.exact.linear.coordinates import Coordinates, choose_coordinates
 from proxlin.exact.linear.known_sides import solve_by_sides, worth_it
 from proxlin.exact.linear.losses import Quantile, loss_for
 from proxlin.exact.linear.multipliers import OBJECTIVE, Multipliers, typical_size
-from proxlin.exact.linear.null_model import null_model_gap, weighted_center
+from proxlin.exact.linear.null_model import null_model_gap
+from proxlin.exact.linear.objective import best_of, mean_loss
 from proxlin.exact.linear.penalties import is_separable, scaled_penalty
 from proxlin.exact.linear.vertex import vertex_quantile
 from proxlin.methods.contract import Budget, Status
@@ -32,7 +33,6 @@ from proxlin.terms.layout import Layout
 from proxlin.terms.penalty import Penalty
 
 _VERTEX_ROWS, _VERTEX_COLUMNS = 2000, 20  # from and up to which vertices are faster
-_ROUNDING = 4.0 * torch.finfo(torch.float64).eps  # of an objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def solve_linear(
     loop = Loop(Budget(max_seconds, max_iter), check_callbacks(callbacks))
     tol = check_positive("tol", tol)
     row_loss = RowLoss(p) if loss is None else loss
-    x, y, weights = _read(x, y, sample_weight)
+    x, y, weights = read_rows(x, y, sample_weight)
     m, t = x.shape[1], y.shape[1]
     if max_iter is None and not loop.callbacks and at_least is at_most is None:
         options = {"regularizer": regularizer, "constraint": constraint, "tol": tol, "start": start}
@@ -123,7 +123,7 @@ def solve_linear(
         joint=joint,
         homogeneous=row_loss.p != "mse",
     )
-    bound = _read_bound(at_least, at_most, row_loss, y, fit_intercept=fit_intercept)
+    bound = read_bound(at_least, at_most, row_loss, y, fit_intercept=fit_intercept)
     if bound is not None:
         assert isinstance(scaled_loss, Quantile)
         bound = (bound[0][used], bound[1])
@@ -132,7 +132,7 @@ def solve_linear(
     unit = where.scale.square() if row_loss.p == "mse" else where.scale
     penalty = scaled_penalty(terms, where, unit)
     if start is not None:
-        first = where.rescale(*_read_start(start, m, t))
+        first = where.rescale(*read_start(start, m, t))
     else:
         first = _least_squares(where) if free else x.new_zeros(where.design.shape[1], t)
     solver = Multipliers(where, scaled_loss, penalty, first, unit=unit, tol=tol)
@@ -147,8 +147,8 @@ def solve_linear(
     status = loop.guarded(work)
     points = [where.unscale(best.answer), (x.new_zeros(m, t), None)]
     if start is not None:
-        points.append(_read_start(start, m, t))
-    coef, intercept, objective, rounding = _best_of(
+        points.append(read_start(start, m, t))
+    coef, intercept, objective, rounding = best_of(
         points, kept, terms, row_loss, fit_intercept=fit_intercept, bound=bound
     )
     units = unit[:1] if joint else unit
@@ -200,16 +200,17 @@ def _many_rows(
     design = torch.cat([(rows - centre) / size, *ones], 1).numpy()
     begin = None
     if options["start"] is not None:
-        coef, offset = _read_start(options["start"], x.shape[1], 1)
+        coef, offset = read_start(options["start"], x.shape[1], 1)
         begin = torch.cat([coef[:, 0] * size, *([offset + centre @ coef] if ones else [])]).numpy()
-    found = vertex_quantile(design, targets[:, 0].numpy(), weights[used].numpy(), tau, begin)
-    if found is None:
+    vertex = vertex_quantile(design, targets[:, 0].numpy(), weights[used].numpy(), tau, begin)
+    if vertex is None:
         return None
-    theta = torch.from_numpy(found[0])
+    fitted, slack, steps = vertex
+    theta = torch.from_numpy(fitted)
     coef = (theta[: x.shape[1]] / size)[:, None]
     offset = theta[x.shape[1] :] - centre @ coef if ones else x.new_zeros(1)
-    objective, rounding = _objective((x, y, weights), coef, offset, loss)
-    gap = found[1] / min(tau, 1.0 - tau) + rounding / max(objective, 1e-300)
+    objective, rounding = mean_loss((x, y, weights), coef, offset, loss)
+    gap = slack / min(tau, 1.0 - tau) + rounding / max(objective, 1e-300)
     if not gap <= options["tol"]:
         return None
     return LinearResult(
@@ -217,8 +218,8 @@ def _many_rows(
         objective=objective,
         certificate=Certificate("duality gap", gap, OBJECTIVE, len(rows)),
         seconds=time.perf_counter() - began,
-        iterations=found[2],
-        history=History([{"iteration": found[2], "seconds": time.perf_counter() - began,
+        iterations=steps,
+        history=History([{"iteration": steps, "seconds": time.perf_counter() - began,
                           "objective": objective, "gap": gap}]),
         theta=torch.cat([coef[:, 0], offset]),
         targets=1,
@@ -231,142 +232,3 @@ def _least_squares(where: Coordinates) -> Tensor:
     theta = where.solve(where.design.T @ (weights * where.target))
     residual = where.design @ theta - where.target
     return theta if typical_size(residual) <= typical_size(where.target) else 0.0 * theta
-
-
-def _best_of(
-    points: list[tuple[Tensor, Tensor | None]],
-    data: tuple[Tensor, Tensor, Tensor],
-    terms: Penalty,
-    loss: RowLoss | Pinball,
-    *,
-    fit_intercept: bool,
-    bound: tuple[Tensor, int] | None,
-) -> tuple[Tensor, Tensor, float, float]:
-    """B, b, objective and its rounding at the best of these points, as a user would compute it.
-
-    In scaled units a row far out may hide how bad a point is. Points are moved into C first, and
-    to where the rows meet the bound; an intercept that is None is that of the model without
-    features.
-    """
-    x, y, weights = data
-    candidates = []
-    for coef, given in points:
-        moved = terms.project(coef.reshape(-1)).reshape(coef.shape)
-        if not fit_intercept:
-            intercept = y.new_zeros(y.shape[1])
-        elif given is None:
-            intercept = weighted_center(y - x @ moved, weights, loss)
-        else:
-            intercept = given
-        if bound is not None:
-            intercept = _lifted(x, moved, intercept, *bound)
-        value, rounding = _objective(data, moved, intercept, loss)
-        value += float(terms.value(moved.reshape(-1)))
-        candidates.append((moved, intercept, value, rounding))
-    best = candidates[0]
-    for candidate in candidates[1:]:
-        lower = best[2] - candidate[2]
-        # Where outliers own the objective a small difference is rounding: the proof is the first's.
-        if lower > _ROUNDING * abs(best[2]) or not math.isfinite(best[2]):
-            best = candidate
-    return best
-
-
-def _objective(
-    data: tuple[Tensor, Tensor, Tensor], coef: Tensor, intercept: Tensor, loss: RowLoss | Pinball
-) -> tuple[float, float]:
-    """The mean loss as a user would compute it, and how far rounding alone may move it."""
-    x, y, weights = data
-    total, rounding = 0.0, 0.0
-    typical = math.inf if loss.p == "mse" else (y - y.median(0).values).abs().median(0).values
-    for rows in chunks(len(x), sum(coef.shape)):
-        residual = x[rows] @ coef + intercept - y[rows]
-        total += float(weights[rows] @ loss(residual))
-        size = x[rows].abs() @ coef.abs() + intercept.abs()
-        # The slope of a target far out does not feel how it is rounded.
-        size = size + torch.minimum(y[rows].abs(), size + typical)
-        bent = size if loss.p != "mse" else size * residual.abs() * 2
-        rounding += float(weights[rows] @ bent.sum(1))
-    scale = float(weights.sum())
-    return total / scale, torch.finfo(torch.float64).eps * rounding / scale
-
-
-def _lifted(x: Tensor, coef: Tensor, intercept: Tensor, bound: Tensor, side: int) -> Tensor:
-    """The intercept nearest to this one with which all rows meet the bound, rounding included."""
-    eps = torch.finfo(torch.float64).eps
-    missing = torch.zeros_like(intercept)
-    for rows in chunks(len(x), sum(coef.shape)):
-        fitted = x[rows] @ coef + intercept
-        size = x[rows].abs() @ coef.abs() + intercept.abs() + bound[rows].abs()
-        short = side * (bound[rows] - fitted) + (x.shape[1] + 4) * eps * size
-        missing = torch.maximum(missing, short.amax(0))
-    return intercept + side * missing
-
-
-def _read_bound(
-    at_least: Tensor | None,
-    at_most: Tensor | None,
-    loss: RowLoss | Pinball,
-    y: Tensor,
-    *,
-    fit_intercept: bool,
-) -> tuple[Tensor, int] | None:
-    """The bound on fitted values, and on which side of it they must be."""
-    if at_least is None and at_most is None:
-        return None
-    if not isinstance(loss, Pinball) or not fit_intercept or None not in (at_least, at_most):
-        raise CombinationError(
-            "at_least or at_most, one of them, needs loss=Pinball(...) and an intercept, which"
-            " lifts the fit to where the bound is met."
-        )
-    side = 1 if at_most is None else -1
-    values = torch.as_tensor(at_least if at_most is None else at_most).to("cpu", torch.float64)
-    values = values[:, None] if values.dim() == 1 else values
-    if values.shape != y.shape:
-        raise InvalidInputError(
-            f"at_least and at_most must have the shape of y, {tuple(y.shape)}; got"
-            f" {tuple(values.shape)}."
-        )
-    return check_finite("at_least" if side > 0 else "at_most", values), side
-
-
-def _read(x: Tensor, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    for name, value in (("x", x), ("y", y)):
-        if not isinstance(value, Tensor) or value.is_complex():
-            raise InvalidInputError(
-                f"{name} must be a real torch tensor; got {type(value).__name__}."
-            )
-    y = y[:, None] if y.dim() == 1 else y
-    if x.dim() != 2 or y.dim() != 2 or len(x) != len(y) or len(x) == 0 or 0 in y.shape:
-        raise InvalidInputError(
-            "x and y must be matrices with the same number of rows, at least one, and y must have a"
-            f" target; got shapes {tuple(x.shape)} and {tuple(y.shape)}."
-        )
-    x, y = x.detach().to("cpu", torch.float64), y.detach().to("cpu", torch.float64)
-    check_finite("x", x)
-    check_finite("y", y)
-    if weights is None:
-        return x, y, torch.ones(len(x), dtype=torch.float64)
-    weights = torch.as_tensor(weights).detach().to("cpu", torch.float64)
-    if weights.shape != (len(x),):
-        raise InvalidInputError(
-            f"sample_weight must hold one weight for each of the {len(x)} rows; got shape"
-            f" {tuple(weights.shape)}."
-        )
-    check_finite("sample_weight", weights)
-    if bool((weights < 0).any()) or not bool((weights > 0).any()):
-        raise InvalidInputError(
-            "sample_weight must be >= 0 and not all zero; got a smallest weight of"
-            f" {float(weights.min())} and a largest of {float(weights.max())}."
-        )
-    return x, y, weights
-
-
-def _read_start(start: tuple[Tensor, Tensor], m: int, t: int) -> tuple[Tensor, Tensor]:
-    coef, intercept = (torch.as_tensor(part).detach().to("cpu", torch.float64) for part in start)
-    if coef.shape != (m, t) or intercept.shape != (t,):
-        raise InvalidInputError(
-            f"start must be (coef, intercept) of shapes {(m, t)} and {(t,)}; got"
-            f" {tuple(coef.shape)} and {tuple(intercept.shape)}."
-        )
-    return check_finite("start[0]", coef), check_finite("start[1]", intercept)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, TypeVar
 
 from proxlin.errors import CheckpointError, InvalidInputError
@@ -56,12 +55,7 @@ class CheckpointWriter:
         self.signals.hold()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._held.close()  # waits for the thread
         finally:

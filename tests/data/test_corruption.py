@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlin.data import add_outliers
-from proxlin.data.outliers import Kind
+from proxlin.data.corruption import Kind
 from proxlin.errors import InvalidInputError
 
 KINDS: list[Kind] = ["published", "text"]
