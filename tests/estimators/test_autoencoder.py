@@ -125,7 +125,7 @@ def test_the_denoiser_is_measured_against_clean_rows():
 
 def test_images_keep_their_shape_and_may_come_flat():
     images = blob_images(n=60, size=8).images
-    net = RobustAutoencoder(4, max_iter=30, random_state=0).fit(images)
+    net = RobustAutoencoder(4, max_iter=3, random_state=0).fit(images)
     assert net.image_shape_ == (1, 8, 8)
     assert net.n_features_in_ == 64
     assert isinstance(net.module_.encoder[0], nn.Conv2d)
@@ -133,10 +133,10 @@ def test_images_keep_their_shape_and_may_come_flat():
     assert net.reconstruct(images).shape == images.shape
     assert net.inverse_transform(net.transform(images)).shape == images.shape
     flat = images.flatten(1).numpy()
-    told = RobustAutoencoder(4, image_shape=(1, 8, 8), max_iter=30, random_state=0).fit(flat)
-    np.testing.assert_array_equal(told.transform(flat), net.transform(images))
+    from_flat = RobustAutoencoder(4, image_shape=(1, 8, 8), max_iter=3, random_state=0).fit(flat)
+    np.testing.assert_array_equal(from_flat.transform(flat), net.transform(images))
     np.testing.assert_array_equal(net.transform(flat), net.transform(images))
-    assert told.reconstruct(flat).shape == flat.shape
+    assert from_flat.reconstruct(flat).shape == flat.shape
 
 
 def test_codes_of_any_shape_are_rows_of_numbers():
@@ -160,10 +160,10 @@ def test_small_tables_get_a_linear_net_and_larger_ones_a_hidden_layer():
 
 
 def test_images_that_are_unlike_the_others_score_highest():
-    images = blob_images(n=300, size=8).images.numpy()
-    images[:30] = np.random.default_rng(0).uniform(size=(30, 1, 8, 8))
-    net = RobustAutoencoder(3, max_iter=100, random_state=0).fit(images)
-    bad = np.arange(300) < 30
+    images = blob_images(n=150, size=8).images.numpy()
+    images[:15] = np.random.default_rng(0).uniform(size=(15, 1, 8, 8))
+    net = RobustAutoencoder(3, max_iter=40, random_state=0).fit(images)
+    bad = np.arange(150) < 15
     assert roc_auc_score(bad, net.outlier_scores_) == 1.0
     assert net.outliers_[bad].all()
 

@@ -1,15 +1,12 @@
 """Processes that step together take the steps of one that has all their rows."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.problem.parallel.launch import torchrun
+from tests.forks import together
+from tests.optim import worker
 
 pytestmark = pytest.mark.processes
 
 
-def test_a_loop_on_two_processes_equals_one_on_their_rows():
-    ended = torchrun(Path(__file__).with_name("worker.py"), ranks=2)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    assert ended.stdout.split() == ["equal"]
+def test_a_loop_on_two_processes_equals_one_on_their_rows(tmp_path):
+    assert together(worker.main, 2, tmp_path) == ["equal\n", ""]

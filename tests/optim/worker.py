@@ -57,7 +57,3 @@ def main():
                 assert all(each == bits for each in group.each(bits)), name
     if group.leads:
         sys.stdout.write("equal\n")
-
-
-if __name__ == "__main__":
-    main()

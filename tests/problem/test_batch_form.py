@@ -35,6 +35,15 @@ def test_arrays_become_tensors_of_the_modules_type():
         with_tensors(numpy.array([None]), X.dtype)
 
 
+def test_arrays_that_must_not_be_written_to_are_copied():
+    array = X.numpy().copy()
+    array.flags.writeable = False
+    tensor = with_tensors(array, X.dtype)
+    assert torch.equal(tensor, X)
+    tensor.zero_()
+    assert array.any()
+
+
 class TwoInputs(nn.Module):
     def __init__(self):
         super().__init__()

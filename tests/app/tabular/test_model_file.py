@@ -2,8 +2,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +20,9 @@ from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import digest, dump_checked, locked
 from tests.app.tabular.houses import houses
+from tests.app.tabular.killed import overwrite_until_killed
 from tests.data.ways import unprivileged
+from tests.forks import FORKS
 
 KINDS = {
     "auto": FitSettings(targets=("price",)),
@@ -174,27 +174,6 @@ def test_folders_without_permission_are_refused():
         assert not list(below.iterdir())
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from proxlin.app.tabular import model_folder as folder
-
-steps = [int(sys.argv[2])]
-
-def step(act):
-    def counted(*arguments):
-        act(*arguments)
-        steps.append(steps.pop() - 1)
-        if steps == [0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-    return counted
-
-folder.write_whole, os.rename = step(folder.write_whole), step(os.rename)
-files = {"model.json": b"2", "report.html": b"2"}
-folder.write_folder(Path(sys.argv[1]), files, overwrite=True)
-"""
-
-
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -208,9 +187,10 @@ def contents(folder):
 def test_killed_at_any_step_leaves_the_old_folder_or_the_new(tmp_path, before, steps):
     if before is not None:
         write_folder(tmp_path / "m", {"model.json": before}, overwrite=False)
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "m"), str(steps)]
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run(command, env=found, check=False).returncode == -signal.SIGKILL
+    child = FORKS.Process(target=overwrite_until_killed, args=(tmp_path / "m", steps))
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
     check_destination(tmp_path / "m", overwrite=True)
     new = steps == (3 if before is None else 4)
     if new:

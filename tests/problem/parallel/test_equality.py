@@ -1,20 +1,16 @@
-"""Under torchrun every method gives what one process gives, and all processes agree."""
-
-from pathlib import Path
+"""On several processes every method gives what one process gives, and all processes agree."""
 
 import pytest
 
-from tests.problem.parallel.launch import torchrun
+from tests.forks import together
+from tests.problem.parallel import worker
 
 pytestmark = pytest.mark.processes
 
-WORKER = Path(__file__).with_name("worker.py")
-CHECKS = [line.split()[1].split("(")[0] for line in WORKER.read_text().splitlines()
-          if line.startswith("def check_")]  # fmt: skip
-
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_processes_together_equal_one(ranks):
-    ended = torchrun(WORKER, ranks=ranks, timeout=540)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    assert sorted(ended.stdout.split()) == sorted(CHECKS)
+def test_processes_together_equal_one(ranks, tmp_path):
+    first, *others = together(worker.main, ranks, tmp_path, timeout=540)
+    assert first.split() == worker.checks(ranks)
+    assert len(worker.checks(2)) > len(worker.checks(4)) > 5
+    assert not any(others)

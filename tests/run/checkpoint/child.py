@@ -1,9 +1,8 @@
-"""One run of a case in a process of its own: `child.py FOLDER CASE ...`.
+"""One run in a process of its own, which test_killed.py kills.
 
-It prints the step at each evaluation, and at the end a fingerprint of its result.
+It sends the step at each evaluation, and at the end a fingerprint of its result.
 """
 
-import argparse
 import hashlib
 import os
 import sys
@@ -13,10 +12,7 @@ import time
 from proxlin import Checkpoints, minimize
 from tests.run.checkpoint.runs import CASES, STEPS, problem, timeless
 
-
-def say(line):
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+CASE = "probed layered"
 
 
 def fingerprint(result):
@@ -24,7 +20,7 @@ def fingerprint(result):
     return hashlib.sha256(result.theta.numpy().tobytes() + text).hexdigest()
 
 
-def stall(at):
+def stall(at, say):
     """Make the flush number `at` to the disk one that never ends."""
     real, calls = os.fsync, iter(range(1, 10**6))
 
@@ -38,28 +34,18 @@ def stall(at):
     os.fsync = flush
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder")
-    parser.add_argument("case")
-    parser.add_argument("--every", type=int)
-    parser.add_argument("--stall", type=int)
-    parser.add_argument("--pause", type=float, default=0.0)
-    asked = parser.parse_args()
-    if asked.stall:
-        stall(asked.stall)
+def main(lines, errors, folder, *, every=None, stall_at=None, pause=0.0):
+    if stall_at is not None:
+        stall(stall_at, lines.send)
 
-    def tell(told):
-        say(f"step {told.iteration}")
-        time.sleep(asked.pause)
+    def tell(progress):
+        lines.send(f"step {progress.iteration}")
+        time.sleep(pause)
 
-    method, terms = CASES[asked.case]
-    result = minimize(
-        problem(**terms), method, max_seconds=None, max_iter=STEPS, callbacks=[tell],
-        checkpoint=Checkpoints(asked.folder, every_seconds=None, every_steps=asked.every),
-    )  # fmt: skip
-    say(f"result {fingerprint(result)}")
-
-
-if __name__ == "__main__":
-    main()
+    method, terms = CASES[CASE]
+    with errors.open("w") as sys.stderr:
+        result = minimize(
+            problem(**terms), method, max_seconds=None, max_iter=STEPS, callbacks=[tell],
+            checkpoint=Checkpoints(folder, every_seconds=None, every_steps=every),
+        )  # fmt: skip
+        lines.send(f"result {fingerprint(result)}")
