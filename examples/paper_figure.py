@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from proxlin.paper.catalog import experiment
-from proxlin.paper.reproduce import reproduce
+from proxlin.paper.reproduction import reproduce
 
 SECONDS = 0.3 if os.environ.get("PROXLIN_QUICK") else 15
 
