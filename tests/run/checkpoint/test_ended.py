@@ -184,6 +184,7 @@ def test_a_memory_that_cannot_be_kept_is_refused_before_the_first_step(tmp_path)
         (lambda: Checkpoints("a", keep=0), "Checkpoints(keep=...) must be a whole number >= 1"),
         (lambda: run("adam", checkpoint=True), "checkpoint must be the path of a folder"),
         (lambda: run("adam", checkpoint=""), "checkpoint must be the path of a folder"),
+        (lambda: run("adam", checkpoint="a\0b"), "checkpoint must be the path of a folder"),
         (lambda: run("adam", checkpoint=__file__), "cannot be kept in"),
     ],
 )

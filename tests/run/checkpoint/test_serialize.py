@@ -150,6 +150,7 @@ def test_generators_and_orders_of_rows_go_on_where_they_were():
         ({"a": torch.zeros(2)}, {"a": Inner()}, "a must be Inner; the checkpoint has tensor"),
         ({"a": torch.Generator()}, {"a": None}, "the checkpoint has generator"),
         ({"a": [1]}, {"a": 1.0}, "a must be float"),
+        ({"a": None}, {"a": 1}, "a must be int; the checkpoint has nothing"),
     ],
 )
 def test_what_does_not_fit_is_refused(told, fresh, words):

@@ -106,6 +106,8 @@ class _Reader:
 
     def read(self, fresh: Any, stored: Plain, path: str) -> Any:
         if stored is None:
+            if isinstance(fresh, int | float):
+                raise _misfit(path, type(fresh).__name__, "nothing")
             return None
         if isinstance(stored, list):
             return self._list(fresh, stored, path)

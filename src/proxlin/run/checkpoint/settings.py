@@ -27,7 +27,7 @@ class Checkpoints:
     keep: int = field(default=2, kw_only=True)  # the latest ones; the others are removed
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, str | os.PathLike) or not os.fspath(self.folder):
+        if not _is_path(self.folder):
             raise InvalidInputError(
                 f"Checkpoints(folder=...) must be the path of a folder; got {self.folder!r}."
             )
@@ -43,11 +43,16 @@ class Checkpoints:
         return Path(self.folder)
 
 
+def _is_path(asked: Any) -> bool:
+    """Whether it may name a folder: a text or path, not empty and without NUL."""
+    return isinstance(asked, str | os.PathLike) and "\0" not in (os.fspath(asked) or "\0")
+
+
 def as_checkpoints(asked: Any) -> Checkpoints:
     """The settings themselves, or the defaults in the folder that is named."""
     if isinstance(asked, Checkpoints):
         return asked
-    if isinstance(asked, str | os.PathLike) and os.fspath(asked):
+    if _is_path(asked):
         return Checkpoints(asked)
     raise InvalidInputError(
         f"checkpoint must be the path of a folder or Checkpoints(folder, ...); got {asked!r}."
