@@ -25,6 +25,15 @@ NAMES = re.compile(r"<!-- names of ([\w.]+)(?: but ([\w, ]+))? -->")
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
 )  # as pymdownx.arithmatex leaves it
+# Browsers know letters of other alphabets by their own characters alone, and stretch one bar of a
+# norm but not the one that has an index.
+_SUPPORTED = {
+    '<mi mathvariant="double-struck">R</mi>': "<mi>ℝ</mi>",
+    '<mi mathvariant="double-struck">E</mi>': "<mi>𝔼</mi>",
+    '<mi mathvariant="sans-serif">T</mi>': "<mi>𝖳</mi>",
+    "<mo>&#x02016;</mo>": '<mo stretchy="false" lspace="0" rspace="0">‖</mo>',
+    "<mi>;</mi>": "<mo>;</mo>",
+}
 MERMAID = "assets/mermaid.min.js"
 MERMAID_PACKAGE = "https://registry.npmjs.org/mermaid/-/mermaid-11.9.0.tgz"
 MERMAID_HASH = "sha256:457d14c241bf63fdca6fd6ef0463d3a15f2061496429769c01b28c9203442320"
@@ -80,4 +89,7 @@ def reference(module: str, without: str) -> str:
 
 def _mathml(found: re.Match[str]) -> str:
     display = "block" if found[2] == "[" else "inline"
-    return str(convert(html.unescape(found[3]), display=display))
+    text = str(convert(html.unescape(found[3]), display=display))
+    for old, new in _SUPPORTED.items():
+        text = text.replace(old, new)
+    return text

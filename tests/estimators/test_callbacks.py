@@ -3,6 +3,7 @@ import pytest
 from sklearn.base import clone
 
 from proxlin import RobustAutoencoder, RobustFactorization, RobustRegressor
+from proxlin.errors import ProxlinError
 from proxlin.methods.contract import Status
 
 X = np.random.default_rng(0).normal(size=(120, 3))
@@ -31,6 +32,9 @@ def test_callbacks_watch_the_training_of_a_net_and_end_it(estimator):
 def test_a_callback_that_cannot_be_called_is_refused():
     with pytest.raises(ValueError, match="callbacks"):
         RobustRegressor(hidden=(8,), callbacks=[3]).fit(X, Y)
+    for estimator in (RobustRegressor(hidden=(8,), callbacks=0), RobustAutoencoder(callbacks=0)):
+        with pytest.raises(ProxlinError, match="callbacks must be functions in a list or tuple"):
+            estimator.fit(X, Y)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent, RowLoss
 from proxlin.run.callbacks import ProgressLine
 from proxlin.run.checkpoint import Checkpoints, as_checkpoints
+from proxlin.run.loop import check_callbacks
 from proxlin.run.minimize import Callback, minimize
 from proxlin.run.result import Result
 from proxlin.terms import Constraint, ElasticNet, GroupLasso, Lasso, Regularizer, Ridge
@@ -114,6 +115,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         _check_device(self.device)
         verbose = int(self.verbose) if isinstance(self.verbose, bool | np.bool_) else self.verbose
         check_count("verbose", verbose, minimum=0)
+        check_callbacks(self.callbacks)
 
     @contextmanager
     def _watched(self, doing: str) -> Iterator[tuple[Callback, ...]]:
