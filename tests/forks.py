@@ -8,63 +8,82 @@ import multiprocessing
 import os
 import socket
 import sys
+import time
 import traceback
-from pathlib import Path
+from contextlib import contextmanager
 
 FORKS = multiprocessing.get_context("forkserver" if os.name != "nt" else "spawn")
 if os.name != "nt":
     FORKS.set_forkserver_preload([
+        "proxlin.app.cli.fit",
         "tests.app.tabular.killed",
         "tests.optim.worker",
+        "tests.problem.parallel.commands",
+        "tests.problem.parallel.train",
         "tests.problem.parallel.worker",
         "tests.run.checkpoint.child",
     ])  # fmt: skip
 
 
-def free_port():
+class Rank:
+    """One of several processes, with what it printed and the error it ended with."""
+
+    def __init__(self, process, output, errors):
+        self.process, self.output, self.errors = process, output, errors
+
+    def wait(self, end):
+        """Its exit code; None if it has not ended at that time."""
+        self.process.join(max(0.0, end - time.monotonic()))
+        return self.process.exitcode
+
+    @property
+    def printed(self):
+        return self.output.read_text(), self.errors.read_text()
+
+
+@contextmanager
+def started(work, *arguments, ranks, folder, **environment):
+    """Processes that call `work(*arguments)`, marked as torchrun would; gone at the end."""
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
-        return place.getsockname()[1]
-
-
-def together(work, ranks, folder, timeout=240):
-    """Run `work()` on so many processes as torchrun would; what each of them printed."""
-    port = free_port()
-    outputs = [Path(folder, f"rank-{rank}.txt") for rank in range(ranks)]
-    children = [
-        FORKS.Process(
+        port = place.getsockname()[1]
+    marks = {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
+        "TORCHELASTIC_RUN_ID": "tests",
+    }  # fmt: skip
+    processes = []
+    for rank in range(ranks):
+        own = marks | environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        paths = folder / f"{port}-{rank}.out", folder / f"{port}-{rank}.err"
+        for path in paths:
+            path.touch()
+        process = FORKS.Process(
             target=_as_rank,
-            args=(work, rank, ranks, port, outputs[rank]),
+            args=(work, arguments, own, *paths),
             name="MainProcess",  # as torchrun's are, other than children of theirs
         )
-        for rank in range(ranks)
-    ]
-    for child in children:
-        child.start()
+        process.start()
+        processes.append(Rank(process, *paths))
     try:
-        for child in children:
-            child.join(timeout)
+        yield processes
     finally:
-        for child in children:
-            child.kill()
-    codes = [child.exitcode for child in children]
-    errors = [path.with_suffix(".errors") for path in outputs]
-    assert codes == [0] * ranks, [path.read_text()[-2000:] for path in errors if path.exists()]
-    return [path.read_text() for path in outputs]
+        for each in processes:
+            each.process.kill()
+            each.process.join()
 
 
-def _as_rank(work, rank, ranks, port, output):
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": "tests",
-    }
-    with output.open("w") as sys.stdout, output.with_suffix(".errors").open("w") as sys.stderr:
+def together(work, *arguments, ranks, folder, timeout=240, **environment):
+    """Exit code, standard output and standard error of each process, once all have ended."""
+    end = time.monotonic() + timeout
+    with started(work, *arguments, ranks=ranks, folder=folder, **environment) as processes:
+        return [(each.wait(end), *each.printed) for each in processes]
+
+
+def _as_rank(work, arguments, environment, output, errors):
+    os.environ |= environment
+    with output.open("w") as sys.stdout, errors.open("w") as sys.stderr:
         try:
-            work()
-        except BaseException:
+            work(*arguments)
+        except Exception:
             traceback.print_exc()
-            raise
+            sys.exit(1)

@@ -9,4 +9,6 @@ pytestmark = pytest.mark.processes
 
 
 def test_a_loop_on_two_processes_equals_one_on_their_rows(tmp_path):
-    assert together(worker.main, 2, tmp_path) == ["equal\n", ""]
+    ended = together(worker.main, ranks=2, folder=tmp_path)
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert [printed for _, printed, _ in ended] == ["equal\n", ""]

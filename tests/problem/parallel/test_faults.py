@@ -2,17 +2,19 @@
 
 import json
 import os
+import shutil
 import signal
-import socket
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from proxlin import Problem, Ridge, minimize
-from tests.problem.parallel.launch import TIMEOUT, environment, torchrun
+from proxlin.problem.parallel import communicator
+from tests.forks import started
+from tests.problem.parallel import train
+from tests.problem.parallel.launch import TIMEOUT, torchrun
 from tests.problem.parallel.problems import net, table
 from tests.problem.parallel.train import METHOD, STEPS
 
@@ -43,32 +45,14 @@ def seconds_until_told(folder, rank=0):
     return float((folder / f"told{rank}").read_text()) - float((folder / "struck").read_text())
 
 
-def ranks_by_hand(folder, *arguments, ranks, **more):
-    """The processes as torchrun would start them, without anyone who watches over them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    marks = {
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
-        "TORCHELASTIC_RUN_ID": "by-hand",
-    }  # fmt: skip
-    return [
-        subprocess.Popen(
-            [sys.executable, TRAIN, folder, *arguments],
-            env=environment(RANK=str(rank), LOCAL_RANK=str(rank), **marks, **more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
+def training(folder, *arguments, **settings):
+    """Processes as torchrun would start them, without anyone who watches over them."""
+    return started(train.main, [str(folder), *arguments], folder=folder, **settings)
 
 
-def end(processes):
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+def ended(processes):
+    end = time.monotonic() + TIMEOUT
+    return [process.wait(end) for process in processes]
 
 
 def test_a_killed_process_is_noticed_and_training_goes_on(tmp_path, uninterrupted):
@@ -84,55 +68,34 @@ def test_a_killed_process_is_noticed_and_training_goes_on(tmp_path, uninterrupte
 
 
 def test_a_silent_process_is_given_up_after_the_timeout(tmp_path):
-    processes = ranks_by_hand(tmp_path, "--fault", "stop", ranks=2, PROXLIN_TIMEOUT=str(PATIENCE))
-    try:
-        _, stderr = processes[0].communicate(timeout=TIMEOUT)
-        assert processes[0].returncode not in (0, None)
-        assert SENTENCE in stderr
+    waits = {"PROXLIN_TIMEOUT": str(PATIENCE)}
+    with training(tmp_path, "--fault", "stop", ranks=2, **waits) as (first, second):
+        assert first.wait(time.monotonic() + TIMEOUT) not in (0, None)
+        assert SENTENCE in first.printed[1]
         assert seconds_until_told(tmp_path) < PATIENCE + MARGIN
-        assert processes[1].poll() is None  # it is still there, and still silent
-    finally:
-        end(processes)
+        assert second.process.is_alive()  # and still silent
 
 
 def test_another_number_of_processes_goes_on(tmp_path, uninterrupted):
-    """SIGTERM to one of two: both keep the run and end; four go on from there."""
-    processes = ranks_by_hand(tmp_path, "--fault", "term", ranks=2)
-    try:
-        for process in processes:
-            process.communicate(timeout=TIMEOUT)
-        assert processes[1].returncode == -signal.SIGTERM
-        told = json.loads((tmp_path / "result.json").read_text())
-        assert told["status"] == "INTERRUPTED"
-        assert 0 < told["iterations"] < STEPS
-    finally:
-        end(processes)
-    ended = torchrun(TRAIN, tmp_path, ranks=4)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    assert assert_same(tmp_path, uninterrupted)["processes"] == 4
+    """SIGTERM to one of two: both keep the run and end; four, or one, go on from there."""
+    with training(tmp_path, "--fault", "term", ranks=2) as processes:
+        assert ended(processes)[1] == -signal.SIGTERM
+    interrupted = json.loads((tmp_path / "result.json").read_text())
+    assert interrupted["status"] == "INTERRUPTED"
+    assert 0 < interrupted["iterations"] < STEPS
+    for ranks in (4, 1):
+        folder = tmp_path / str(ranks)
+        shutil.copytree(tmp_path / "run", folder / "run")
+        (folder / "struck").touch()
+        with training(folder, ranks=ranks) as processes:
+            assert ended(processes) == [0] * ranks, processes[0].printed
+        assert assert_same(folder, uninterrupted)["processes"] == ranks
 
 
-def test_checkpoints_of_several_processes_serve_one(tmp_path, uninterrupted):
-    processes = ranks_by_hand(tmp_path, "--fault", "term", ranks=2)
-    try:
-        for process in processes:
-            process.communicate(timeout=TIMEOUT)
-    finally:
-        end(processes)
-    alone = subprocess.run(
-        [sys.executable, TRAIN, tmp_path],
-        env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False,
-    )  # fmt: skip
-    assert alone.returncode == 0, alone.stderr[-4000:]
-    assert assert_same(tmp_path, uninterrupted)["processes"] == 1
-
-
-def test_bad_timeouts_are_refused():
-    code = "from proxlin.problem.parallel import communicator; communicator()"
-    marks = {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x", "PROXLIN_TIMEOUT": "soon"}
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(**marks), capture_output=True, text=True, timeout=TIMEOUT, check=False,
-    )  # fmt: skip
-    assert "PROXLIN_TIMEOUT must be a number of seconds > 0; got 'soon'" in ended.stderr
+def test_bad_timeouts_are_refused(tmp_path):
+    with started(
+        communicator, ranks=1, folder=tmp_path, **{"WORLD_SIZE": "2", "PROXLIN_TIMEOUT": "soon"}
+    ) as (only,):
+        assert only.wait(time.monotonic() + TIMEOUT) == 1
+    assert "PROXLIN_TIMEOUT must be a number of seconds > 0; got 'soon'" in only.printed[1]
     assert os.environ.get("PROXLIN_TIMEOUT") is None

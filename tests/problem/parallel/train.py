@@ -48,14 +48,14 @@ class Residual:
         return module(x) - y
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--fault", choices=SIGNALS)
     parser.add_argument("--rank", type=int, default=1)
     parser.add_argument("--after", type=int, default=150)
     parser.add_argument("--pause", type=float, default=0.0)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     folder = Path(options.folder)
     group = communicator()
     steps = []
