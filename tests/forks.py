@@ -16,7 +16,9 @@ FORKS = multiprocessing.get_context("forkserver" if os.name != "nt" else "spawn"
 if os.name != "nt":
     FORKS.set_forkserver_preload([
         "proxlin.app.cli.fit",
+        "proxlin.estimators",
         "tests.app.tabular.killed",
+        "tests.docs.example",
         "tests.optim.worker",
         "tests.problem.parallel.commands",
         "tests.problem.parallel.train",
@@ -43,7 +45,7 @@ class Rank:
 
 @contextmanager
 def started(work, *arguments, ranks, folder, **environment):
-    """Processes that call `work(*arguments)`, marked as torchrun would; gone at the end."""
+    """Processes that call `work(*arguments)`, several marked as torchrun does; gone at the end."""
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         port = place.getsockname()[1]
@@ -53,13 +55,13 @@ def started(work, *arguments, ranks, folder, **environment):
     }  # fmt: skip
     processes = []
     for rank in range(ranks):
-        own = marks | environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        own = marks | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
         paths = folder / f"{port}-{rank}.out", folder / f"{port}-{rank}.err"
         for path in paths:
             path.touch()
         process = FORKS.Process(
             target=_as_rank,
-            args=(work, arguments, own, *paths),
+            args=(work, arguments, own | environment, *paths),
             name="MainProcess",  # as torchrun's are, other than children of theirs
         )
         process.start()

@@ -1,12 +1,13 @@
 """Every example runs, in a folder of its own and in its short mode, and is in the gallery."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.docs.example import run_example
+from tests.forks import together
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "__init__")
@@ -21,19 +22,13 @@ def test_the_gallery_shows_every_example() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example(path: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "PROXLIN_QUICK": "1", "MPLBACKEND": "Agg"}
-    run = subprocess.run(
-        [sys.executable, str(path), str(tmp_path)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+def test_example(path: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    notes = tmp_path_factory.mktemp("notes")
+    ((code, printed, error),) = together(
+        run_example, path, tmp_path, ranks=1, folder=notes, timeout=300, PROXLIN_QUICK="1"
     )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip(), "an example says what it found"
+    assert code == 0, error
+    assert printed.strip(), "an example says what it found"
     assert list(tmp_path.glob("*.png")), "an example has a picture"
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +10,8 @@ from proxlin.paper.catalog import experiment
 from proxlin.paper.demo import LOSSES, SharePoint, demo_report, run_demo
 from proxlin.paper.reproduction import reproduce
 from proxlin.report import write_report
+from tests.forks import together
+from tests.problem.parallel.commands import command
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +39,9 @@ def fitted(tmp_path_factory):
     table["price"] = table.sum(axis=1) + 0.1 * rng.normal(size=60)
     table.loc[:5, "price"] = 1000.0
     table.to_csv(folder / "table.csv", index=False)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "proxlin", "fit", str(folder / "table.csv")),
-            *("--targets", "price", "--out", str(folder / "model")),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    fit = ("fit", folder / "table.csv", "--targets", "price", "--model", "additive")
+    ((code, _, error),) = together(command, *fit, "--out", folder / "model", ranks=1, folder=folder)
+    assert code == 0, error
     return folder / "model" / "report.html"
 
 

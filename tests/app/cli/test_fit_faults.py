@@ -3,40 +3,28 @@
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from proxlin.errors import CheckpointError
 from proxlin.run.checkpoint.folder import CheckpointFolder
 from tests.app.tabular.houses import houses
+from tests.forks import started
+from tests.problem.parallel.commands import often_kept
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(os.name == "nt", reason="needs signals and limits of POSIX"),
 ]
 
-ROOT = Path(__file__).parents[3]
 PATIENCE = 120  # seconds for a process on a busy machine
-
-# The command as it is, but for checkpoints every 50 ms instead of every minute.
-OFTEN = """
-import sys
-from proxlin import Checkpoints
-Checkpoints.__init__.__kwdefaults__["every_seconds"] = 0.05
-sys.argv = ["proxlin", *sys.argv[1:]]
-from proxlin.app.cli.main import main
-main()
-"""
 
 
 @pytest.fixture
 def table(tmp_path):
-    houses(rows=800).to_csv(tmp_path / "t.csv", index=False)
+    houses(rows=400).to_csv(tmp_path / "t.csv", index=False)
     return tmp_path / "t.csv"
 
 
@@ -60,22 +48,16 @@ def steps(folder):
 
 def killed_after(reached, kept, arguments, meanwhile=lambda pid: None):
     """Start the command, wait until a checkpoint is beyond `reached` steps, and kill it."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", OFTEN, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        end = time.monotonic() + PATIENCE
+    with started(often_kept, *arguments, ranks=1, folder=kept.parents[1]) as (child,):
+        pid, end = child.process.pid, time.monotonic() + PATIENCE
         while steps(kept) <= reached:
-            assert child.poll() is None, child.stderr.read()
+            assert child.process.is_alive(), child.printed
             assert time.monotonic() < end
             time.sleep(0.02)
-        os.kill(child.pid, signal.SIGSTOP)  # it must not be over before it is killed
-        meanwhile(child.pid)
-        os.kill(child.pid, signal.SIGKILL)
-        assert child.wait(PATIENCE) == -signal.SIGKILL
-    finally:
-        child.kill()
-        child.communicate()
+        os.kill(pid, signal.SIGSTOP)  # it must not be over before it is killed
+        meanwhile(pid)
+        os.kill(pid, signal.SIGKILL)
+        assert child.wait(time.monotonic() + PATIENCE) == -signal.SIGKILL
 
 
 def test_killed_while_training_and_run_again_it_goes_on_and_two_at_once_are_refused(

@@ -1,10 +1,10 @@
 import json
+import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
+from contextlib import contextmanager
 
 import pandas as pd
 import pytest
@@ -12,6 +12,8 @@ import pytest
 from proxlin.paper.catalog import experiment
 from proxlin.paper.reproduction import reproduce as carry_out
 from proxlin.run.storage import locked
+from tests.forks import started
+from tests.problem.parallel.commands import command
 
 SMALL = (
     *("reproduce", "table1", "--datasets", "digits", "--rows", "80", "--steps", "25"),
@@ -32,17 +34,16 @@ def undisturbed(tmp_path_factory):
     return out
 
 
-def start(out, *more):
-    return subprocess.Popen(
-        [sys.executable, "-m", "proxlin", *SMALL, "--out", str(out), "--json", *more],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@contextmanager
+def begun(out, *more):
+    """The command in a process of its own, which is killed at the end if it still runs."""
+    arguments = (*SMALL, "--out", out, "--json", *more)
+    with started(command, *arguments, ranks=1, folder=out.parent) as (rank,):
+        yield rank
 
 
-def wait_for_cells(process, out, count):
-    while process.poll() is None and len(list((out / "cells").glob("*.json"))) < count:
+def wait_for_cells(rank, out, count):
+    while rank.process.is_alive() and len(list((out / "cells").glob("*.json"))) < count:
         time.sleep(0.01)
 
 
@@ -73,11 +74,9 @@ def test_killed_at_a_random_moment_and_continued_is_the_same_table(run, tmp_path
     moment = random.SystemRandom()
     for _ in range(2):  # killed twice
         finished = len(list(tmp_path.glob("cells/*.json")))
-        process = start(tmp_path)
-        wait_for_cells(process, tmp_path, finished + moment.randint(1, 4))
-        time.sleep(moment.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        with begun(tmp_path) as rank:
+            wait_for_cells(rank, tmp_path, finished + moment.randint(1, 4))
+            time.sleep(moment.uniform(0, 0.3))
     left = {path.name: path.read_bytes() for path in tmp_path.glob("cells/*.json")}
     assert left
     code, told, error = run(*SMALL, "--out", tmp_path, "--json")
@@ -91,10 +90,8 @@ def test_killed_at_a_random_moment_and_continued_is_the_same_table(run, tmp_path
 
 @pytest.mark.processes
 def test_killed_with_two_workers_and_continued_has_every_cell_once(run, tmp_path, undisturbed):
-    process = start(tmp_path, "--jobs", "2")
-    wait_for_cells(process, tmp_path, random.SystemRandom().randint(1, 4))
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)  # ends when its workers have gone too
+    with begun(tmp_path, "--jobs", "2") as rank:
+        wait_for_cells(rank, tmp_path, random.SystemRandom().randint(1, 4))
     left = len(list(tmp_path.glob("cells/*.json")))
     code, told, error = run(*SMALL, "--out", tmp_path, "--json")
     assert (code, error) == (0, "")
@@ -109,11 +106,12 @@ def test_killed_with_two_workers_and_continued_has_every_cell_once(run, tmp_path
 
 @pytest.mark.processes
 def test_ctrl_c_keeps_what_is_finished_and_says_so(run, tmp_path):
-    process = start(tmp_path)
-    wait_for_cells(process, tmp_path, 2)
-    process.send_signal(signal.SIGINT)
-    told, error = process.communicate(timeout=60)
-    assert (process.returncode, told) == (130, ""), error
+    with begun(tmp_path) as rank:
+        wait_for_cells(rank, tmp_path, 2)
+        os.kill(rank.process.pid, signal.SIGINT)
+        code = rank.wait(time.monotonic() + 60)
+    printed, error = rank.printed
+    assert (code, printed) == (130, ""), error
     finished = len(list(tmp_path.glob("cells/*.json")))
     assert 2 <= finished < CELLS
     sentence = f"Interrupted: {finished} of {CELLS} cells are finished; the same command goes on"

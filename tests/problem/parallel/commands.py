@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from proxlin import Probed
+from proxlin import Checkpoints, Probed
 from proxlin.app.cli.main import main
 from proxlin.errors import NonFiniteError
 from proxlin.paper import reproduction
@@ -16,6 +16,12 @@ from proxlin.problem.parallel import SharedClock
 def command(*arguments):
     sys.argv = ["proxlin", *map(str, arguments)]
     main()
+
+
+def often_kept(*arguments):
+    """The command as it is, but for checkpoints every 50 ms instead of every minute."""
+    Checkpoints.__init__.__kwdefaults__["every_seconds"] = 0.05
+    command(*arguments)
 
 
 def pressed(*arguments, interrupts=SharedClock.interrupts):

@@ -93,9 +93,10 @@ def test_another_number_of_processes_goes_on(tmp_path, uninterrupted):
 
 
 def test_bad_timeouts_are_refused(tmp_path):
-    with started(
-        communicator, ranks=1, folder=tmp_path, **{"WORLD_SIZE": "2", "PROXLIN_TIMEOUT": "soon"}
-    ) as (only,):
-        assert only.wait(time.monotonic() + TIMEOUT) == 1
-    assert "PROXLIN_TIMEOUT must be a number of seconds > 0; got 'soon'" in only.printed[1]
+    end = time.monotonic() + TIMEOUT
+    with started(communicator, ranks=2, folder=tmp_path, PROXLIN_TIMEOUT="soon") as processes:
+        assert [process.wait(end) for process in processes] == [1, 1]
+    for process in processes:
+        sentence = "PROXLIN_TIMEOUT must be a number of seconds > 0; got 'soon'"
+        assert sentence in process.printed[1]
     assert os.environ.get("PROXLIN_TIMEOUT") is None
