@@ -262,18 +262,21 @@ def test_a_million_rows_of_csv(tmp_path):
 @pytest.mark.skipif(
     "PROXLIN_DATA" not in os.environ, reason="PROXLIN_DATA does not name a folder with the data"
 )
-@pytest.mark.parametrize(("name", "targets"), [("enb", ("Y1", "Y2")), ("jura", ("Cd", "Co", "Cu"))])
-def test_real_arff_tables(name, targets):
+@pytest.mark.parametrize(
+    ("name", "targets", "model"),
+    [("enb", ("Y1", "Y2"), "additive"), ("jura", ("Cd",), None)],
+)
+def test_real_arff_tables(name, targets, model):
     path = Path(os.environ["PROXLIN_DATA"]) / "multi-target" / f"{name}.arff.gz"
     if not path.exists():
         pytest.skip(f"{path.name} is not there")
-    table = read_table_file(path)
-    clean = FitSummary.of(fit_table(table, FitSettings(targets=targets)), path.name)
+    table, settings = read_table_file(path), FitSettings(targets=targets, model=model)
+    clean = FitSummary.of(fit_table(table, settings), path.name)
     frame = table.frame.copy()
     bad = np.random.default_rng(0).choice(len(frame), len(frame) // 5, replace=False)
     columns = [frame.columns.get_loc(target) for target in targets]
     frame.iloc[bad, columns] = 10 * frame.iloc[bad, columns].to_numpy() + 50
-    dirty = FitSummary.of(fit_table(RawTable(frame), FitSettings(targets=targets)), path.name)
+    dirty = FitSummary.of(fit_table(RawTable(frame), settings), path.name)
     for target in targets:
         assert medians(clean, target)[MODEL] < 0.9 * medians(clean, target)[MIDDLE]
         assert medians(dirty, target)[MODEL] < 0.7 * medians(dirty, target)[SQUARES]
