@@ -49,15 +49,28 @@ def test_a_newcomer_need_not_read_more_than_a_few_rooms() -> None:
         ("duality_gap", "exact/linear"),
         ("dates", "app/tabular"),
         ("folder", "run/checkpoint"),
+        ("s_estimate", "estimators"),
+        ("prediction_interval", "estimators"),
+        ("outlier_views", "estimators"),
     ],
 )
 def test_the_tree_alone_tells_where_an_idea_lives(idea: str, room: str) -> None:
     assert (ROOT / room / f"{idea}.py").exists()
 
 
+def test_files_that_the_page_names_exist() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("## Where to look")[2].partition("\n## ")[0]
+    for row in re.findall(r"^\| .* \| (`.*) \|$", table, re.M):
+        room = ROOT
+        for name in re.findall(r"`([\w/.]+)`", row):
+            path = ROOT / name if "/" in name else room / name
+            assert path.exists(), name
+            room = path.parent
+
+
 def test_two_ideas_never_share_a_file_name() -> None:
     files = [path for path in ROOT.rglob("*.py") if not path.name.startswith("__")]
-    names = [path.name for path in files if "cli" not in path.parts]  # named after the commands
+    names = [path.name for path in files]
     assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
