@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 from proxlin import RobustAutoencoder
 from proxlin.data import add_outliers, load_dataset
 
-STEPS = 40 if os.environ.get("PROXLIN_QUICK") else 400
+STEPS = 10 if os.environ.get("PROXLIN_QUICK") else 400
 LOSSES = {"squared error": "mse", "l2 norm": 2.0}
 
 

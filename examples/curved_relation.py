@@ -17,7 +17,7 @@ from sklearn.neural_network import MLPRegressor
 
 from proxlin import RobustRegressor
 
-STEPS = 50 if os.environ.get("PROXLIN_QUICK") else 150
+STEPS = 15 if os.environ.get("PROXLIN_QUICK") else 150
 
 
 def main(folder: Path) -> None:

@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from proxlin import RobustFactorization, RobustNMF
 
 SIDE = 12
-ROWS = 150 if os.environ.get("PROXLIN_QUICK") else 500
+ROWS = 80 if os.environ.get("PROXLIN_QUICK") else 500
 
 
 def shapes() -> np.ndarray:

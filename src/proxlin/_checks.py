@@ -122,17 +122,17 @@ def check_exponent(name: str, p: Any) -> float:
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     """Return `value` if it is one of `choices`; otherwise name the nearest ones."""
-    known = sorted(choices)
-    if isinstance(value, str) and value in known:
+    allowed = sorted(choices)
+    if isinstance(value, str) and value in allowed:
         return value
-    hint = nearest(value, known)
-    expected = ", ".join(repr(choice) for choice in known)
+    hint = nearest(value, allowed)
+    expected = ", ".join(map(repr, allowed))
     raise InvalidInputError(f"{name} must be one of {expected}; got {shown(value)}.{hint}")
 
 
-def nearest(value: Any, known: Iterable[str]) -> str:
-    """Return ' Did you mean ...?' for a name close to one of `known`, else an empty string."""
-    close = difflib.get_close_matches(str(value), list(known), n=2, cutoff=0.5)
+def nearest(value: Any, names: Iterable[str]) -> str:
+    """Return ' Did you mean ...?' for a value close to one of `names`, else an empty string."""
+    close = difflib.get_close_matches(str(value), list(names), n=2, cutoff=0.5)
     return f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 
 

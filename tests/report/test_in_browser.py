@@ -7,7 +7,7 @@ import re
 import pytest
 
 from proxlin.report import write_report
-from proxlin.report.palette import contrast
+from tests.report.contrast import contrast
 from tests.report.samples import everything
 
 COLUMN = """([caption, column]) => {

@@ -1,6 +1,7 @@
 import pytest
 
-from proxlin.report.palette import DARK, LIGHT, VARIABLES, contrast
+from proxlin.report.palette import DARK, LIGHT, VARIABLES
+from tests.report.contrast import contrast
 
 TEXT, LINE = 4.5, 3.0  # the ratios that WCAG AA asks for
 GROUNDS = ("paper", "ground", "shade")

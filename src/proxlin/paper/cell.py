@@ -47,10 +47,10 @@ def run_cell(cell: Cell, callbacks: Iterable[Callback] = ()) -> Record:
     )
     if result.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    judged: tuple[Exponent, ...] = (cell.p,) if cell.p != "mse" else ("mse", *PAPER_EXPONENTS)
+    exponents: tuple[Exponent, ...] = (cell.p,) if cell.p != "mse" else ("mse", *PAPER_EXPONENTS)
     return {
         "config": cell.config(),
-        "metrics": {str(p): measure(work, problem, result.theta, p) for p in judged},
+        "metrics": {str(p): measure(work, problem, result.theta, p) for p in exponents},
         "seconds": result.seconds,
         "iterations": result.iterations,
         "status": str(result.status),

@@ -208,11 +208,11 @@ def _by_method(
     ours: pd.DataFrame, paper: pd.DataFrame, dataset: str, p: str, column: str
 ) -> list[PanelLine]:
     lines = []
-    for frame, published_one in ((ours, False), (paper, True)):
+    for frame, suffix in ((ours, ""), (paper, " (paper)")):
         part = frame[(frame["dataset"] == dataset) & (frame["p"] == p)]
         for method, curve in part.groupby("method", sort=False):
-            label = f"{method} (paper)" if published_one else str(method)
-            lines.append(_line(curve, column, label, str(method), dashed=published_one))
+            label = f"{method}{suffix}"
+            lines.append(_line(curve, column, label, str(method), dashed=bool(suffix)))
     return lines
 
 

@@ -134,7 +134,7 @@ class Grid:
     """Every combination of its axes. "adam" stands for one cell at each of its learning rates.
 
     The squared-error baseline "mse" takes one cell for all exponents: it is trained once and
-    judged by each of them.
+    measured with each of them.
 
     >>> len(Grid(methods=("probed",)).cells())
     45

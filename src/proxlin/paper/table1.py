@@ -33,14 +33,14 @@ class Score:
 def runs(
     cells: Iterable[Cell], records: Mapping[str, Record], exponents: Iterable[float]
 ) -> pd.DataFrame:
-    """One line for each finished cell that `best_runs` picks and each exponent it is judged by.
+    """One line for each finished cell that `best_runs` picks and each exponent it is measured with.
 
     `seconds_to_sgd` is T*, NaN where the objective of "sgd" was not reached or not measured.
     """
     lines = []
     for cell in best_runs(cells, records):
         record = records[cell.name]
-        judged = exponents if cell.p == "mse" else (float(cell.p),)
+        measured_with = exponents if cell.p == "mse" else (float(cell.p),)
         lines += [
             {
                 "dataset": cell.dataset,
@@ -53,7 +53,7 @@ def runs(
                 "seconds": record["seconds"],
                 "name": cell.name,
             }
-            for p in judged
+            for p in measured_with
             if str(p) in record["metrics"]
         ]
     columns = [*KEY, "method", "variant", "seed", *LOSSES, "seconds", "name"]

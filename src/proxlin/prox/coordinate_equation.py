@@ -80,10 +80,10 @@ class QuadraticSolver:
         three_halves = _row_sum(torch.sqrt(w, out=self._q).mul_(w))
         square = torch.mul(w, w, out=self._half)
         three, four = _row_sum(torch.mul(square, w, out=self._q)), _row_sum(square.mul_(square))
-        one = _row_sum(w)
+        first = _row_sum(w)
         if self._above_two:
-            return PowerSums(three, four, three_halves, one)
-        return PowerSums(three_halves, one, three, four)
+            return PowerSums(three, four, three_halves, first)
+        return PowerSums(three_halves, first, three, four)
 
     def trial(self, s: Tensor) -> Trial:
         """See CoordinateSolver."""

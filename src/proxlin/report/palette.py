@@ -61,21 +61,3 @@ VARIABLES: dict[str, str] = {
     PINK: "pink",
     GREY: "grey",
 }
-
-
-def contrast(first: str, second: str) -> float:
-    """(lighter + 0.05) / (darker + 0.05) of the relative luminances, as WCAG 2 defines it.
-
-    >>> contrast("#000000", "#ffffff")
-    21.0
-    """
-    dark, light = sorted((_luminance(first), _luminance(second)))
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

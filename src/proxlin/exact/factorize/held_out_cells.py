@@ -24,13 +24,12 @@ _CLEAR = 0.99  # a larger model must be better by this factor
 
 @dataclass(frozen=True)
 class Choice:
-    """What held-out cells prefer; errors are mean absolute ones in units of the columns."""
+    """What held-out cells prefer."""
 
     rank: int
     alpha: float
     shrinkage: float  # imputed is medians + shrinkage * (U V - medians)
-    error: float
-    median_error: float  # of the medians of the columns
+    error: float  # mean absolute one of the held-out cells, in units of the columns
 
 
 def choose(
@@ -57,19 +56,18 @@ def choose(
     spread, middle = bounds.spread.to(values), bounds.middle.to(values)
     kept = Cells(torch.where(held, 0.0, values), known & ~held, cells.max_bytes)
     target = ((values - middle) / spread)[held]
-    baseline = float(target.abs().double().mean()) if len(target) else 0.0
-    best = Choice(ranks[0], alphas[0], 1.0, torch.inf, baseline)
+    best = Choice(ranks[0], alphas[0], 1.0, torch.inf)
     for rank in ranks:
         for alpha in alphas:
-            found = factorize(
+            factors = factorize(
                 kept, rank, replace(norm, alpha=alpha), tol=_TOL, max_iter=_SWEEPS, seed=seed
             )
-            guess = ((found.u @ found.v - middle) / spread)[held]
+            guess = ((factors.u @ factors.v - middle) / spread)[held]
             errors = [_error(target - share * guess) for share in _SHRINKAGES]
             least = min(errors)
             if least < _CLEAR * best.error:
                 share = _SHRINKAGES[errors.index(least)]
-                best = Choice(rank, alpha, share, least, baseline)
+                best = Choice(rank, alpha, share, least)
     return best
 
 

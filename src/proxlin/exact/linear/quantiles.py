@@ -82,9 +82,11 @@ def stream_quantiles(
     results: dict[float, list[LinearResult]] = {level: [] for level in levels}
     for target in range(target_count(shards)):
         for level, neighbour, side in order:
-            found = results[neighbour][target] if neighbour is not None else None
-            bound = None if found is None else (Line(found.coef, found.intercept), side)
-            start = None if found is None else (found.coef, found.intercept)
+            start = bound = None
+            if neighbour is not None:
+                beside = results[neighbour][target]
+                start = beside.coef, beside.intercept
+                bound = Line(*start), side
             result = solve_by_sides(
                 shards, level, solve_linear, target=target, bound=bound, start=start,
                 max_seconds=max_seconds, **options,
@@ -146,11 +148,11 @@ def _beside(
     if neighbour is None:
         return free
     border = x @ neighbour.coef + neighbour.intercept
-    room = side * (x @ free.coef + free.intercept - border)
+    crosses = side * (x @ free.coef + free.intercept - border) < 0
     weights = options.get("sample_weight")
-    if bool(
-        (room >= 0).all() if weights is None else (room[torch.as_tensor(weights) > 0] >= 0).all()
-    ):
+    if weights is not None:
+        crosses = crosses[torch.as_tensor(weights) > 0]
+    if not bool(crosses.any()):
         return free
     kept_off: dict[str, Any] = {"at_least": border} if side > 0 else {"at_most": border}
     options = options | {"start": (free.coef, free.intercept)}
