@@ -1,4 +1,4 @@
-"""The exceptions of proxlin. Each also is the built-in error that callers would expect."""
+"""The exceptions of proxlin. Each is also the built-in error that callers would expect."""
 
 _LONGEST = 1500  # characters: a sentence may quote what it was given, of any length
 
@@ -12,15 +12,15 @@ class ProxlinError(Exception):
 
 
 class InvalidInputError(ProxlinError, ValueError):
-    """An argument, a setting or a data set that cannot be used, and what to do about it."""
+    """An invalid argument, setting or data set; the message says what to do about it."""
 
 
 class InvalidTypeError(InvalidInputError, TypeError):
-    """A value of a kind that cannot be used, where scikit-learn raises TypeError."""
+    """A value of the wrong type, where scikit-learn raises TypeError."""
 
 
 class CombinationError(InvalidInputError):
-    """Parts that are right one by one but do not go together."""
+    """Settings that are each valid but cannot be combined."""
 
 
 class UnsupportedModuleError(ProxlinError, TypeError):
@@ -28,11 +28,11 @@ class UnsupportedModuleError(ProxlinError, TypeError):
 
 
 class MemoryBudgetError(ProxlinError, MemoryError):
-    """Something that would not fit the stated memory, and what to lower."""
+    """Something that would not fit into the memory budget; the message says what to lower."""
 
 
 class NonFiniteError(ProxlinError, ArithmeticError):
-    """A computation that met infinity or NaN where the mathematics has none."""
+    """A computation that produced infinity or NaN where the mathematics has none."""
 
 
 class DataError(ProxlinError, OSError):
@@ -40,8 +40,8 @@ class DataError(ProxlinError, OSError):
 
 
 class CheckpointError(InvalidInputError):
-    """A checkpoint that cannot be kept or gone on from, and what to do about it."""
+    """A checkpoint that cannot be written or resumed from; the message says what to do."""
 
 
 class CommunicationError(ProxlinError, ConnectionError):
-    """Another process of a run over several that is gone, silent or of another mind."""
+    """A process of a distributed run that died, went silent or disagrees with the others."""

@@ -45,7 +45,7 @@ class DataSet:
 
 
 def load_dataset(name: str, *, standardize: bool = True, verify: bool = True) -> DataSet:
-    """Load a data set by name; `list_datasets()` tells the names.
+    """Load a data set by name; `list_datasets()` lists the names.
 
     Files are looked for in the folder PROXLIN_DATA, in the cache (PROXLIN_CACHE overrides where it
     is), in the folder of a system package, and last on the network; plain or gzipped.
@@ -174,7 +174,7 @@ def _load_table(entry: DatasetEntry, standardize: bool, verify: bool) -> DataSet
 
 
 def _target_columns(entry: DatasetEntry, table: NumericTable) -> list[int]:
-    """Where the targets are; columns are told by name, since editions may differ in order."""
+    """Positions of the targets, found by name, since editions may differ in order."""
     expected = (entry.rows, entry.features + entry.targets)
     if table.values.shape != expected:
         raise MalformedError(f"it must have rows x columns {expected}; got {table.values.shape}")
@@ -193,7 +193,7 @@ def _fill(table: NumericTable, *, standardize: bool) -> tuple[NDArray[np.float64
     unknown = np.isnan(values)
     mean = np.nanmean(values, axis=0)
     filled = np.where(unknown, mean, values)
-    # A constant column is told by its range: rounding gives it a tiny standard deviation.
+    # Constant means no range: rounding may leave a tiny standard deviation.
     constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
     if standardize:
         scale = np.where(constant, 1.0, np.nanstd(values, axis=0))

@@ -45,7 +45,7 @@ Work = Callable[[Any, tuple[Callback, ...]], Record]
 
 
 class Watch(Protocol):
-    """Whoever is told how a run goes."""
+    """What follows the progress of a run."""
 
     folder: Path | None  # where workers of this machine note how far they are, if anywhere
 

@@ -56,7 +56,7 @@ def rebuilt(form: Form, tensors: tuple[Tensor, ...]) -> Any:
 
 
 def with_tensors(data: Any, dtype: torch.dtype) -> Any:
-    """The same data with tensors for numpy arrays, those of numbers with a point as `dtype`.
+    """The same data with numpy arrays as tensors, floating-point ones of type `dtype`.
 
     Arrays that are mapped from files stay: their rows are read as they are needed.
     """

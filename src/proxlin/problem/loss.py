@@ -45,7 +45,7 @@ class RowLoss:
 
     @property
     def bounded_slope(self) -> bool:
-        """Whether no row pulls more than any other, however far away it is."""
+        """Whether the slope is bounded, so that rows far off pull no harder than others."""
         return self.p != "mse"
 
     def curvature_weights(self, residual: Tensor, least: Tensor) -> Tensor:

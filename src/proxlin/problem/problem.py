@@ -44,29 +44,28 @@ class Problem:
     Parameters
     ----------
     module
-        Any torch module; theta are its parameters that require a gradient. It is left alone until
-        `minimize` writes the best parameters into it. The objective is that of eval mode; what a
-        module in train mode drops at random is dropped in the steps of `"probed"`, `"sgd"` and
-        `"adam"`.
+        Any torch module; theta are its parameters that require a gradient. It is not changed until
+        `minimize` writes the best parameters into it. The objective is that of eval mode; dropout
+        of a module in train mode is active in the steps of `"probed"`, `"sgd"` and `"adam"`.
     data
         Tensors or numpy arrays, rows first: one, a tuple, or a dictionary of them; a torch Dataset
         or DataLoader; or arrays of `np.load(path, mmap_mode="r")`, whose rows are read from the
-        file as they are needed. Of a loader that visits each row once the data set counts: batches
-        are drawn by the method. Other loaders and iterable data sets are streams: steps take the
-        rows as they come, and the objective is that of the first 4,096.
+        file when they are needed. A loader that visits each row once stands for its data set: the
+        method draws its own batches. Other loaders and iterable data sets are streams: steps take
+        the rows as they come, and the objective is that of the first 4,096.
     p
         A number >= 1, `inf`, or `"mse"` for the squared Euclidean norm.
     loss
-        `Pinball(tau)` in the place of the norm, for quantiles.
+        `Pinball(tau)` instead of the norm, for quantiles.
     residual
         `residual(module, *batch)` returns one row of numbers for each sample. By default
         `module(x) - x` for one tensor and `module(x) - y` for two; x may be a tuple or dictionary
         of inputs, `module(*x)` or `module(**x)`.
     regularizer, constraint
-        Parts of `proxlin.terms`: g and C.
+        g and C, from `proxlin.terms`.
 
-    Under torchrun every process holds all of `data` and works on its part of each batch. Data that
-    are spread over the processes go into `Problem.sharded` instead.
+    Under torchrun every process holds all of `data` and works on its part of each batch. For data
+    that are spread over the processes use `Problem.sharded`.
 
     >>> x = torch.randn(100, 5)
     >>> problem = Problem(nn.Linear(5, 2), (x, x[:, :2]), p=1)
@@ -125,10 +124,10 @@ class Problem:
         constraint: Constraint | None = None,
         chunk_rows: int | None = None,
     ) -> Problem:
-        """The problem whose rows are those of all processes together; `data` are this one's own.
+        """A problem whose rows are spread over the processes; `data` are those of this process.
 
         All processes call it at the same time. The shards may differ in size; a process without
-        rows gives None or no rows. Row numbers run through the ranks: first all rows of rank 0.
+        rows passes None or no rows. Rows are numbered rank by rank, starting with those of rank 0.
         """
         dtype = read_parameters(unwrapped(module))[1]
         return cls(
@@ -161,7 +160,7 @@ class Problem:
 
     @property
     def streamed(self) -> bool:
-        """Whether batches are rows that come by, of which only a sample is held."""
+        """Whether batches come from a stream, of which only a sample is held."""
         return self.shards.streamed
 
     @property
@@ -192,7 +191,7 @@ class Problem:
 
     @contextmanager
     def dropping(self, generator: torch.Generator) -> Iterator[None]:
-        """Inside, what the module drops at random is dropped, the same in all calls for a batch."""
+        """Within it dropout is active, with the same mask in every call for a batch."""
         if not self.noisy:
             yield
             return
@@ -205,7 +204,7 @@ class Problem:
         return self.loss(self.residual(theta, batch))
 
     def exact_losses(self, theta: Tensor, batch: Batch) -> Tensor:
-        """The loss of each row in float64, (b,): for sums whose changes are to be seen."""
+        """The loss of each row in float64, (b,), for sums in which small changes matter."""
         with torch.no_grad():
             losses = self.losses(theta, batch)
             return self._precise.losses(theta, batch, losses) if self._fine else losses.double()

@@ -14,7 +14,7 @@ from torch import Tensor
 from proxlin.problem.shards import LocalBatch
 
 CLIP = 5.0  # medians at which a loss is clipped before the mean is taken
-_ENTRIES = 0.8  # of a row, below which its entries are believed
+_ENTRIES = 0.8  # quantile of a row up to which its entries are trusted
 _FEW = 5  # entries of a row of which none can be told to be far from the others
 _FAR = 10.0  # times that quantile at which the others are clipped
 _NUMBERS = 2**17  # of residuals that a scale is taken from,
@@ -23,7 +23,7 @@ _ROWS = 64  # and rows at least
 
 @dataclass(frozen=True)
 class Scales:
-    """What rows of a batch are like, the same on all processes."""
+    """Robust sizes of a batch, the same on all processes."""
 
     size: Tensor  # of an entry of a residual
     loss: Tensor  # of a row

@@ -12,7 +12,7 @@ from proxlin.prox.moreau import MoreauSplit
 from proxlin.prox.norms import check_vectors, column_per_vector, dual_exponent, norm
 from proxlin.prox.simplex import below_top
 
-_LARGEST = 1e15  # exponents beyond this, and their duals, are told from inf and 1 by rounding only
+_LARGEST = 1e15  # exponents beyond this, and their duals, differ from inf and 1 by rounding only
 
 
 def prox_norm(v: Tensor, *, p: float, step: float | Tensor) -> Tensor:

@@ -49,45 +49,45 @@ def minimize(
     checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
     progress: bool = False,
 ) -> Result:
-    """Minimise the problem and leave the best parameters seen in its module.
+    """Minimise the problem and write the best parameters found into its module.
 
     Parameters
     ----------
     method
-        Settings such as `Adam(learning_rate=1e-2)`, or a name for the defaults of one.
+        Settings such as `Adam(learning_rate=1e-2)`, or the name of a method with its defaults.
     max_seconds, max_iter
-        Budgets; the first to run out ends the run. "auto" is 60 seconds, or no limit of time where
-        `max_iter` is given: runs with the same seed and only `max_iter` give the same bits. With
-        `max_seconds=None` and no `max_iter` a run ends when it stops making progress.
+        Budgets; the run ends when the first is used up. "auto" means 60 seconds, or no time limit
+        if `max_iter` is given: with the same seed and only `max_iter`, results are bit-identical.
+        With `max_seconds=None` and no `max_iter` a run ends when it stops making progress.
     tol
-        Converged when the stationarity h ||theta - minimiser of the model at theta|| is at most
-        this, in the units of a gradient of the loss; needs a method that measures it.
+        Stop as converged when the stationarity h ||theta - minimiser of the model at theta||, in
+        the units of a gradient of the loss, is at most this; needs a method that measures it.
     callbacks
         Called with a `Progress` after each evaluation; returning True stops the run.
     keep_start
         Keep the starting point in `result.start`.
     polish
-        Steps of `"mbo-admm"` on all rows from the best point found, on top of the budget: each
-        solves its convex model exactly, lowers the full objective, and measures the stationarity.
+        Number of `"mbo-admm"` steps on all rows from the best point, on top of the budget. Each
+        solves its convex model exactly, lowers the full objective and measures the stationarity.
     stationarity_rows
-        Measure the stationarity of the returned point on so many rows, evenly spread, if the method
-        has not; `result.certificate` has it.
+        Number of evenly spread rows on which to measure the stationarity of the returned point,
+        for methods that do not measure it themselves; see `result.certificate`.
     held_out
-        Rows kept out of training, in the form of the problem's data, or the share of its rows to
-        keep out, such as 0.1. The point with the lowest median loss on them is returned, and the
-        run ends when it has taken three times the steps that led there. For nets that could learn
-        outliers by heart. The objective is then that of the rows trained on.
+        Validation rows in the form of the problem's data, or the fraction of its rows to hold out,
+        such as 0.1. The point with the lowest median loss on them is returned, and the run ends
+        after three times the steps that led to it. For nets large enough to memorise outliers.
+        The objective is then that of the training rows.
     checkpoint
-        A folder in which the run keeps itself, every minute or as `Checkpoints(folder, ...)` says.
-        The same call goes on from what it finds there; a run that was over is returned as it was,
-        unless the budget that ended it was raised.
+        Folder for checkpoints, written every minute or as `Checkpoints(folder, ...)` says. The
+        same call resumes from them; the result of a finished run is returned again unless the
+        budget that ended it was raised.
     progress
-        Show one line with objective and time left, on the standard error of the first process.
+        Show the objective and the time left on one line of standard error (rank 0 only).
 
     Ctrl-C ends the run and returns the best point so far; before the first evaluation it raises.
 
-    Under torchrun all processes make the same call and get the same result; the budgets, the seed
-    and the start point of rank 0 count, and callbacks are called on every process.
+    Under torchrun all processes make the same call and get the same result. Budgets, seed and
+    starting point are those of rank 0; callbacks run on every process.
     """
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"problem must be a Problem; got {type(problem).__name__}.")

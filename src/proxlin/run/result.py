@@ -1,4 +1,4 @@
-"""What a run tells while it goes on and leaves behind: Certificate, Progress, History, Result."""
+"""What a run reports while it goes on and returns: Certificate, Progress, History, Result."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A measured bound on how far a point is from where it should be.
+    """A measured bound on how far a point is from optimal.
 
-    A duality gap is at most so much above the least objective there is. A stationarity is 0 at
-    points that the method cannot improve; for `minimize` it is h ||theta - minimiser of the convex
-    model at theta||, the length of a gradient.
+    A duality gap bounds how far the objective lies above its minimum. A stationarity is 0 at points
+    that the method cannot improve; for `minimize` it is h ||theta - minimiser of the convex model
+    at theta||, which has the units of a gradient.
     """
 
     kind: Literal["duality gap", "stationarity"]
     value: float
-    relative_to: str  # what 1 would be
+    relative_to: str  # the unit of `value`
     rows: int  # on which it was measured
     steps_since: int = 0  # steps from the point that was measured to the one returned
 
@@ -37,7 +37,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told after each evaluation of the full objective."""
+    """What a callback receives after each evaluation of the full objective."""
 
     iteration: int
     seconds: float
@@ -76,20 +76,20 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The outcome of a run. After `minimize` the module holds the same parameters as `theta`."""
+    """The outcome of a run. After `minimize` the module holds the parameters `theta`."""
 
     status: Status
     objective: float  # full objective at theta, never an estimate
-    certificate: Certificate | None  # what is proven about theta, None if nothing was measured
+    certificate: Certificate | None  # what was measured at theta; None: nothing
     seconds: float
     iterations: int
     history: History
     theta: Tensor  # (d,) the best point seen
-    start: Tensor | None = None  # (d,) where the run began, only if asked for
-    remarks: tuple[str, ...] = ()  # what the run had to change or leave out, one sentence each
+    start: Tensor | None = None  # (d,) the starting point, with keep_start=True
+    remarks: tuple[str, ...] = ()  # warnings of the run, one sentence each
 
     def continued(self, later: Result) -> Result:
-        """This run and one that began where it ended, as one."""
+        """This run and `later`, which started where it ended, as one result."""
         offsets = {"iteration": self.iterations, "seconds": self.seconds}
         records = [
             {key: value + offsets.get(key, 0) for key, value in record.items()}

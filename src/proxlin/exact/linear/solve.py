@@ -73,23 +73,39 @@ def solve_linear(
 ) -> LinearResult:
     """argmin_{B in C, b}  (1/sum w) sum_i w_i ||x_i B + b - y_i||_p + g(B), proven to `tol`.
 
-    x is (n, m), y (n, t) or (n,); the norm couples the targets. `p` is a number >= 1, inf, or "mse"
-    for the squared Euclidean norm; `loss=Pinball(tau)` takes the place of the norm for quantiles,
-    whose fitted values may be kept at or above `at_least`, or at or below `at_most` (n, t), both
-    with an intercept. Terms act on B (m, t), a parameter named "coef" whose rows are
-    features; the intercept is never charged for. The status is converged only if a dual point
-    proves that the objective is within `tol` of the optimum, relative to it (for fits that are
-    all but exact: to 1e-4 of the loss of a constant), or within what rounding alone makes of the
-    objective, which counts only where rows are some 1e8 times as large as the others. Directions
-    of x whose singular value is below 1e-12 of the largest count as none, in the proof too. The
-    point is never worse than `start`, or than no features and the median (for "mse" the mean) of
-    the targets. `max_iter` counts Newton steps, `start` is a point (B, b) to begin from,
-    `callbacks` are told of every gap, and Ctrl-C returns the best point so far. Where several
-    points are optimal, one of them is returned, usually from the middle of the set, for quantiles
-    of many rows a vertex. Slow, at times without a proof, are weak l1 and group penalties on many
-    more features than rows.
-    Memory: the data in float64 twice, plus about ten residuals (n, t); quantiles of one target and
-    many rows hold the data once (`proxlin.exact.linear.known_sides`).
+    Parameters
+    ----------
+    x, y
+        Features (n, m) and targets (n, t) or (n,); the norm couples the targets.
+    p
+        A number >= 1, inf, or "mse" for the squared Euclidean norm.
+    loss
+        `Pinball(tau)` instead of the norm, for quantiles.
+    regularizer, constraint
+        g and C act on B (m, t), a parameter named "coef" whose rows are features; the intercept is
+        not penalised.
+    sample_weight
+        w (n,) >= 0; rows of weight 0 are left out.
+    tol
+        Gap to the optimum, relative to the objective, that counts as converged; for fits that are
+        all but exact, relative to 1e-4 of the loss of a constant.
+    max_iter, max_seconds
+        Budgets; an iteration is a Newton step.
+    start
+        A point (B, b) to start from.
+    callbacks
+        Called with a `Progress` for every gap; Ctrl-C returns the best point so far.
+    at_least, at_most
+        Bounds (n, t) on the fitted values, one of the two, for quantiles with an intercept.
+
+    The status is converged only if a dual point proves it, up to the rounding of the objective,
+    which matters where rows are some 1e8 times as large as the others. Directions of x whose
+    singular value is below 1e-12 of the largest are ignored, in the proof too. The returned point
+    is never worse than `start`, nor than the median of the targets (for "mse" the mean) without
+    features. Among several optimal points it is usually one in the middle of the set, for quantiles
+    of many rows a vertex. Weak l1 and group penalties on many more features than rows are slow and
+    at times end without a proof. Memory: the data in float64 twice, plus about ten residuals
+    (n, t); quantiles of one target and many rows hold the data once (see `known_sides`).
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> y = torch.tensor([1.0, 3.0, 5.0, 7.0, 1e6])

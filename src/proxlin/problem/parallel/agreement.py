@@ -1,4 +1,4 @@
-"""Refusing to go on where processes are not of one mind: better a sentence than a deadlock."""
+"""Refusing to go on where processes disagree: better an error message than a deadlock."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _TRIAL = timedelta(seconds=2)  # for reaching a store that may be long gone
 
 
 def meet(backend: str, timeout: timedelta) -> None:
-    """Set torch.distributed up among the processes that the environment tells of."""
+    """Set torch.distributed up among the processes that the environment describes."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         dist.init_process_group(backend, timeout=timeout)
         return
