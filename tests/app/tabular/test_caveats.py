@@ -61,6 +61,18 @@ def test_a_column_that_gives_the_target_away(line):
     assert "'copy' puts the rows in the order of 'y'" in told({**line, "copy": np.exp(line["y"])})
 
 
+def test_a_column_that_gives_the_target_away_where_targets_are_wrong(line):
+    copy = np.exp(line["y"])
+    line["y"][::8] += 50
+    assert "'copy' puts the rows in the order of 'y'" in told({**line, "copy": copy})
+
+
+def test_huge_cells_are_named_and_do_no_harm(line):
+    line["x"][::12] = 1e12
+    assert "'x' hold(s) cells more than 100" in told(line)
+    assert "count as the outermost usual" in told(line)
+
+
 def test_rows_in_the_order_of_time(line):
     line["y"] += 2 * np.sin(np.arange(300) / 30)
     assert "in the same direction" in told(line, model="linear")

@@ -31,7 +31,7 @@ def caveats(
     return [
         *_few_rows(fitted),
         *_far_cells(fitted),
-        *_leaks(fitted),
+        *_leaks(fitted, trained),
         *_learned_nothing(fitted, errors),
         *_beaten(fitted, errors),
         *_drifts(fitted, trained),
@@ -70,12 +70,13 @@ def _learned_nothing(fitted: Fitted, errors: list[ColumnError]) -> list[str]:
     ]
 
 
-def _leaks(fitted: Fitted) -> list[str]:
-    """Columns that put the rows in the order of a target."""
+def _leaks(fitted: Fitted, trained: Judgement) -> list[str]:
+    """Columns that put the rows that fit in the order of a target."""
     sentences = []
     train, encoding = fitted.train, fitted.tested.encoding
-    some = slice(None, None, -(-len(train.rows) // _COMPARED))
-    if len(train.rows[some]) < _FEW_TRAINED:
+    good = np.flatnonzero(~trained.flags)
+    some = good[:: max(1, -(-len(good) // _COMPARED))]
+    if len(some) < _FEW_TRAINED:
         return []
     for number, target in enumerate(encoding.targets):
         ranks = pd.Series(train.targets[some, number]).rank().to_numpy()
@@ -132,8 +133,9 @@ def _drifts(fitted: Fitted, trained: Judgement) -> list[str]:
 
 
 def _far_cells(fitted: Fitted) -> list[str]:
-    """Only regressions that trust all features: an autoencoder is shown none that far."""
-    if not fitted.model.target_names or fitted.settings.distrusts_features:
+    """Cells so far out that they may be wrong; an autoencoder is shown none that far."""
+    settings = fitted.settings
+    if not fitted.model.target_names or (settings.distrusts_features and not settings.families):
         return []
     encoding = fitted.model.encoding
     farthest = np.abs(fitted.train.encoded).max(axis=0)
@@ -145,10 +147,12 @@ def _far_cells(fitted: Fitted) -> list[str]:
     if not names:
         return []
     shown = ", ".join(repr(name) for name in sorted(names)[:5])
-    return [
-        f"{shown} hold(s) cells more than {_FAR:g} robust deviations from the middle. If they are"
-        " wrong they pull the model, whatever the norm: add --leverage."
-    ]
+    what = (
+        "They count as the outermost usual cells; see whether they are wrong."
+        if settings.families
+        else "If they are wrong they pull the model, whatever the norm: add --leverage."
+    )
+    return [f"{shown} hold(s) cells more than {_FAR:g} robust deviations from the middle. {what}"]
 
 
 def _shares(fitted: Fitted, trained: Judgement, tested: Judgement) -> list[str]:
