@@ -6,13 +6,13 @@ from proxlin.app.tabular.trees import BINS, BoostedTrees, _cuts, _grow
 
 def fitted(x, z, seed=0, redescending=True):
     cut = 4 * len(x) // 5
-    return BoostedTrees.fit(
-        (x[:cut], z[:cut]),
-        (x[cut:], z[cut:]),
+    (model,) = BoostedTrees.fit(
+        [((x[:cut], z[:cut]), (x[cut:], z[cut:]))],
         redescending=redescending,
         seed=seed,
         out_of_time=lambda: False,
     )
+    return model
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,8 @@ def fit(
     drop: Annotated[str | None, typer.Option(help="Leave these columns out.")] = None,
     p: Annotated[str, typer.Option(help="Norm of a row's errors: a number >= 1, inf, mse.")] = "1",
     model: Annotated[
-        str | None, typer.Option(help="auto, linear, additive, trees, net, mlp or autoencoder.")
+        str | None,
+        typer.Option(help="auto, linear, additive, kernel, trees, net, mlp, autoencoder."),
     ] = None,
     hidden: Annotated[str | None, typer.Option(help="Widths of layers, such as 64,64.")] = None,
     code: Annotated[int | None, typer.Option(help="Width of an autoencoder's code.")] = None,

@@ -16,6 +16,7 @@ KNOTS = 12  # ramps of a column, at most
 STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)  # of the ridge, strong first
 
 _ROWS_A_KNOT = 25
+_STRAIGHT = 3.0  # times the number beside its ramps, so that its slope is charged a ninth
 _TAIL = 0.01  # share of the cells beyond the outer quantiles
 _REACH = 1.0  # ranges between the outer quantiles that the last ramps may go beyond them
 _SQUARED = 1.0  # robust deviations up to which the loss of a row is squared
@@ -34,7 +35,8 @@ _CHUNK = 32_768  # rows of one prediction
 class Ramps:
     """Each number as ramps between quantiles: the k-th rises from 0 to 1 from knot k to knot k + 1.
 
-    A column without knots stays as it is.
+    Three times the number, cut at the outer knots, stands beside them: a straight line costs one
+    cheap coefficient, and a ridge takes curves back to it. A column without knots stays as it is.
     """
 
     knots: tuple[Vector, ...]
@@ -61,17 +63,18 @@ class Ramps:
     @property
     def owners(self) -> NDArray[np.intp]:
         """The column that each ramp comes from."""
-        widths = [max(1, len(knots) - 1) for knots in self.knots]
+        widths = [max(1, len(knots)) for knots in self.knots]
         return np.repeat(np.arange(len(widths)), widths)
 
     def apply(self, x: Matrix) -> Matrix:
         """(rows, ramps)."""
-        parts = [
-            np.clip((x[:, j : j + 1] - k[:-1]) / np.diff(k), 0.0, 1.0)
-            if len(k)
-            else x[:, j : j + 1]
-            for j, k in enumerate(self.knots)
-        ]
+        parts = []
+        for j, k in enumerate(self.knots):
+            column = x[:, j : j + 1]
+            if len(k):
+                parts.append(np.clip((column - k[:-1]) / np.diff(k), 0.0, 1.0))
+                column = _STRAIGHT * np.clip(column, k[0], k[-1])
+            parts.append(column)
         return np.hstack(parts)
 
 

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from proxlin.app.tabular.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.columns import ColumnRoles, Matrix
-from proxlin.app.tabular.folds import FoldedTable, Units, strongest_columns
+from proxlin.app.tabular.columns import ColumnRoles, Indices, Matrix
+from proxlin.app.tabular.folds import FoldedTable, Units, strongest_columns, usual_ranges
 from proxlin.app.tabular.jury import Jury, averaging_weights
+from proxlin.app.tabular.kernel import KernelSurface
 from proxlin.app.tabular.shrinkage import STRAIGHT, Shrinkage, ShrinkageSearch
 from proxlin.app.tabular.table_regressor import (
     FAMILIES,
     QUANTILES,
+    CorrectedMember,
+    Correction,
     FamilyFigures,
     Member,
     NetMember,
     TableRegressor,
-    TreesMember,
     average,
     mean_prediction,
     tree_columns,
 )
-from proxlin.app.tabular.trees import BoostedTrees
+from proxlin.app.tabular.trees import BoostedTrees, Part
 from proxlin.estimators import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 
 _FARTHEST = 1e8  # scaled targets beyond it are cut there, so that they can be squared
 _MOST_CURVED = 150  # encoded columns with ramps
 _FEWEST_COLUMNS, _MOST_CELLS = 1000, 4_000_000  # encoded columns that are used, and their cells
-_ENOUGH_ROWS = {"linear": 10, "additive": 40, "trees": 60, "net": 200}
+_STRAIGHT = ("linear", "additive")
+_ENOUGH_ROWS = {"linear": 10, "additive": 40, "kernel": 40, "trees": 60, "net": 200}
+_MOST_LEVELS = 60  # of the smallest categories, which trees and kernels see one by one
 _NET_WIDTHS = (32,)
 _WHOLE_BATCH = 1500  # rows up to which a net is trained by few steps of all rows
 _NET_CELLS = 4_000_000  # rows times ramps of a net's training rows
@@ -57,7 +62,8 @@ def fit_families(
     x (rows, encoded columns) and z (rows, targets) are scaled; `units` brings predictions into
     those in which errors are compared. Linear and additive models are fitted again to all rows;
     trees and nets are the average of their members of each fold. With `seconds`, families that
-    there is no time for are left out, the linear one never. `like` is a model of some of these
+    there is no time for are left out, the linear one never. Cells far out count as the outermost
+    usual ones. `like` is a model of some of these
     rows whose shrinkage is taken over.
     """
     z = np.clip(z, -_FARTHEST, _FARTHEST)
@@ -66,6 +72,8 @@ def fit_families(
     if x.shape[1] > most:
         columns = strongest_columns(x, z, most, np.ones(x.shape[1], dtype=bool))
         x, roles = x[:, columns], roles.among(columns)
+    ranges = usual_ranges(x)
+    x = np.clip(x, *ranges)
     models = {} if like is None else like.straight
     given = {name: Shrinkage.of(model) for name, model in models.items()}
     table = FoldedTable(x, z, roles, units=units, seed=seed, seconds=seconds)
@@ -73,18 +81,20 @@ def fit_families(
     wanted = [name for name in families if len(x) >= _ENOUGH_ROWS[name]] or ["linear"]
     if len(wanted) > 1 and (seconds is None or seconds < _NET_SECONDS) and "net" in wanted:
         wanted.remove("net")
-    straight = [name for name in ("linear", "additive") if name in wanted]
-    if "additive" not in straight and {"trees", "net"} & set(wanted):
-        straight.append("additive")
+    straight = [
+        name for name in _STRAIGHT if name in wanted or {"kernel", "trees", "net"} & set(wanted)
+    ]
     for name in straight:
         if name == straight[0] or not table.late(STRAIGHT):
             search.shrunken(name, given.get(name))
-    if "trees" in wanted and search.bases:
+    if search.bases and "kernel" in wanted:
+        search.kernels()
+    if search.bases and "trees" in wanted:
         search.trees()
     if "net" in wanted:
         search.nets()
     model = search.chosen(wanted)
-    model.columns = columns
+    model.columns, model.ranges = columns, ranges
     return model
 
 
@@ -102,6 +112,7 @@ class _Search:
             curved[:] = False
             curved[strong] = True
             self.tree_roles = ColumnRoles(strong, roles.categories[:_MOST_CURVED])
+        self.tree_roles = _with_levels(self.tree_roles)
         self.ramps = {
             "linear": Ramps(tuple(np.empty(0) for _ in range(x.shape[1]))),
             "additive": Ramps.fit(x[table.some(table.all_rows)], curved),
@@ -109,7 +120,7 @@ class _Search:
         self.judges = table.judges
         self.held_out: dict[str, Matrix] = {}
         self.members: dict[str, list[Member]] = {}
-        self.bases: list[AdditiveModel] = []
+        self.bases: list[AdditiveModel] = []  # the better of linear and additive, of each fold
         self.spent: dict[str, float] = {}
 
     def shrunken(self, name: str, given: Shrinkage | None) -> None:
@@ -118,49 +129,77 @@ class _Search:
         self.tell(f"{name} models")
         family = ShrinkageSearch(self.table, self.ramps[name]).fit(given)
         self.held_out[name], self.members[name] = family.held_out, [family.of_all]
-        if name == "additive":
+        jury, residuals = self._judged(self.held_out)
+        if name == min(residuals, key=lambda family: jury.error(residuals[family])):
             self.bases = family.of_folds
         self.spent[name] = time.monotonic() - began
 
-    def trees(self) -> None:
-        """Trees on what the additive model of each fold leaves."""
-        table = self.table
+    def _judged(self, names: Iterable[str]) -> tuple[Jury, dict[str, Matrix]]:
+        """The residuals of these families on held-out rows, and who compares them."""
+        residuals = {
+            name: self.table.residuals(self.held_out[name][self.judges], self.judges)
+            for name in names
+        }
+        return Jury.of(list(residuals.values()), self.table.unit_floor), residuals
+
+    def kernels(self) -> None:
+        """Surfaces for what the linear or additive model of each fold leaves."""
         began = time.monotonic()
+        self.tell("kernel surfaces")
+        shares = [self._shares(base) for base in self.bases]
+        surfaces = [
+            KernelSurface.fit(folds, [share[target] for share in shares], **settings)
+            for target, (folds, settings) in enumerate(self._to_correct(began))
+        ]
+        self._keep("kernel", list(zip(*surfaces, strict=True)), began)
+
+    def trees(self) -> None:
+        """Trees for what the linear or additive model of each fold leaves."""
+        began = time.monotonic()
+        self.tell("boosted trees")
+        trees = [BoostedTrees.fit(folds, **settings) for folds, settings in self._to_correct(began)]
+        self._keep("trees", list(zip(*trees, strict=True)), began)
+
+    def _to_correct(self, began: float) -> Iterator[tuple[list[tuple[Part, Part]], dict[str, Any]]]:
+        """For each target what is left of the rows of each fold, and how to fit it."""
+        table = self.table
         left = table.seconds_left()
-        limit = None if left is None else left / 2 / len(table.folds)
-        held, members = np.full(table.z.shape, np.nan), []
-        for number, ((train, test), base) in enumerate(zip(table.folds, self.bases, strict=True)):
-            self.tell(f"boosted trees, {number + 1} of {len(table.folds)}")
-            start = time.monotonic()
+        settings = {
+            "redescending": self.bases[0].redescending,
+            "seed": table.seed,
+            "out_of_time": lambda: left is not None and time.monotonic() - began > left / 2,
+            "floor": table.floor,
+        }
+        for target in range(table.z.shape[1]):
+            folds = [
+                (self._left_over(train, base, target), self._left_over(test, base, target))
+                for (train, test), base in zip(table.folds, self.bases, strict=True)
+            ]
+            yield folds, settings
 
-            def out_of_time(start: float = start) -> bool:
-                return limit is not None and time.monotonic() - start > limit
+    def _shares(self, base: AdditiveModel) -> Matrix:
+        """How much each column that kernels see adds in the base: (targets, columns)."""
+        some = self.table.x[self.table.some(self.table.all_rows)]
+        groups = [np.array([j]) for j in self.tree_roles.numbers] + [*self.tree_roles.categories]
+        return np.column_stack([base.effects(some, group).std(axis=0) for group in groups])
 
-            residuals = [table.z[rows] - base.predict(table.x[rows]) for rows in (train, test)]
-            grown = []
-            for target in range(table.z.shape[1]):
-                fitted, judged = (
-                    (
-                        tree_columns(table.x[rows], base, self.tree_roles, target),
-                        away[:, target],
-                    )
-                    for rows, away in zip((train, test), residuals, strict=True)
-                )
-                grown.append(
-                    BoostedTrees.fit(
-                        fitted,
-                        judged,
-                        redescending=base.redescending,
-                        seed=table.seed + number,
-                        out_of_time=out_of_time,
-                        floor=table.floor,
-                    )
-                )
-            member = TreesMember(base, tuple(grown), self.tree_roles)
+    def _left_over(self, rows: Indices, base: AdditiveModel, target: int) -> Part:
+        """What trees and kernels see of these rows, and what the base leaves of them."""
+        x, z = self.table.x[rows], self.table.z[rows]
+        columns = tree_columns(x, base, self.tree_roles, target)
+        return columns, (z - base.predict(x))[:, target]
+
+    def _keep(self, name: str, corrections: list[tuple[Correction, ...]], began: float) -> None:
+        """The base of each fold with what corrects it, and what they say together."""
+        table, held = self.table, np.full(self.table.z.shape, np.nan)
+        members = [
+            CorrectedMember(base, parts, self.tree_roles)
+            for base, parts in zip(self.bases, corrections, strict=True)
+        ]
+        for member, (_, test) in zip(members, table.folds, strict=True):
             held[test] = member.predict(table.x[test])
-            members.append(member)
-        self.held_out["trees"], self.members["trees"] = held, list(members)
-        self.spent["trees"] = time.monotonic() - began
+        self.held_out[name], self.members[name] = held, list(members)
+        self.spent[name] = time.monotonic() - began
 
     def nets(self) -> None:
         """Nets on the ramps; rows that do not fit lose their weight."""
@@ -195,11 +234,7 @@ class _Search:
         """The average of families that suits the held-out rows best."""
         table = self.table
         names = [name for name in FAMILIES if name in self.held_out and name in wanted]
-        residuals = [
-            table.residuals(self.held_out[name][self.judges], self.judges) for name in names
-        ]
-        jury = Jury.of(residuals, table.unit_floor)
-        answers = dict(zip(names, residuals, strict=True))
+        jury, answers = self._judged(names)
         weights = averaging_weights(answers, jury)
         figures = [
             FamilyFigures(name, jury.error(answers[name]), weights.get(name, 0.0), self.spent[name])
@@ -218,12 +253,21 @@ class _Search:
         good = ~scale.flags(scale.scores(np.abs(away).sum(axis=1)))
         good &= np.isin(np.arange(len(good)), self.judges)
         quantiles = np.quantile(away[good], QUANTILES, axis=0)
-        if "additive" in self.members and "additive" not in members:
-            members["additive"], weights["additive"] = (
-                self.members["additive"],
-                0.0,
-            )  # for its curves
+        for name in _STRAIGHT:  # for its curves, and for another fit like this one
+            if name in self.members and name not in members:
+                members[name], weights[name] = self.members[name], 0.0
         return TableRegressor(
             self.tree_roles, members, weights, figures, scale, quantiles,
             time.monotonic() - table.began, held,
         )  # fmt: skip
+
+
+def _with_levels(roles: ColumnRoles) -> ColumnRoles:
+    """The same, with the single levels of the smallest categories as numbers besides."""
+    levels, count = [roles.numbers], 0
+    for category in sorted(roles.categories, key=len):
+        count += len(category)
+        if count > _MOST_LEVELS:
+            break
+        levels.append(category)
+    return ColumnRoles(np.concatenate(levels), roles.categories)

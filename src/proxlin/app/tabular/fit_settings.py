@@ -19,7 +19,7 @@ from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.base import REGULARIZERS
 from proxlin.problem.loss import Exponent
 
-MODELS = ("auto", "linear", "additive", "trees", "net", "mlp", "autoencoder")
+MODELS = ("auto", "linear", "additive", "kernel", "trees", "net", "mlp", "autoencoder")
 
 FEW_ROWS = (
     "{columns} encoded columns are many for {rows} training rows: a ridge of a strength that these"
@@ -100,7 +100,7 @@ class FitSettings:
         """Of models that are compared on held-out rows; none for a model of one's own settings."""
         if self.kind == "auto":
             return FAMILIES
-        return (self.kind,) if self.kind in ("additive", "trees", "net") else ()
+        return (self.kind,) if self.kind in FAMILIES[1:] else ()
 
     def estimator(self, rows: int, columns: int) -> tuple[Any, list[str]]:
         """The estimator for so many rows and encoded columns, and what was decided for it."""

@@ -12,11 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin._checks import nearest
-from proxlin.app.tabular.additive import residual_scale
 from proxlin.app.tabular.column_kinds import (
     find_identifiers,
     learn_features,
     learn_target,
+    robust_scaling,
     scale_target,
 )
 from proxlin.app.tabular.columns import Matrix, NumberColumn
@@ -153,7 +153,7 @@ def _estimator(
 ) -> tuple[Any, list[str]]:
     """The fitted estimator, and what was decided for it; `like` was fitted to some of the rows."""
     if settings.families:
-        sizes = np.array([residual_scale(column - np.median(column)) for column in rows.targets.T])
+        sizes = np.array([robust_scaling(column)[1] for column in rows.targets.T])
         model = fit_families(
             rows.encoded,
             encoding.scale_targets(rows.targets),

@@ -20,6 +20,7 @@ _FOLDS = 5
 _MANY_ROWS = 20_000  # beyond which two of the folds are enough
 _FREQUENT = 0.2  # share of the rows from which on one value of a target is frequent
 _SHARE_OF_OTHERS = 0.5  # of the others' median distance from it
+_OUTER, _REACH = 0.1, 3.0  # share of the cells on a side; ranges beyond them that are usual
 _COLUMNS_AT_ONCE = 500  # whose ranks are held in memory
 
 
@@ -79,6 +80,22 @@ def scale_floor(targets: Matrix) -> float:
         if counts.max() > _FREQUENT * len(column) and away.any():
             floors.append(_SHARE_OF_OTHERS * float(np.median(away[away > 0])))
     return max(floors)
+
+
+def usual_ranges(x: Matrix) -> tuple[Vector, Vector]:
+    """Between which cells of each column lie that a tenth of wrong ones on a side cannot move.
+
+    Three times the range between the outer tenths beyond them; where these are one frequent value,
+    the outer tenths of the other cells.
+    """
+    low, high = np.quantile(x, (_OUTER, 1 - _OUTER), axis=0)
+    for column in np.flatnonzero(low == high):
+        others = x[x[:, column] != low[column], column]
+        if len(others):
+            ends = np.quantile(others, (_OUTER, 1 - _OUTER), method="inverted_cdf")
+            low[column], high[column] = min(low[column], ends[0]), max(high[column], ends[1])
+    reach = _REACH * (high - low)
+    return low - reach, high + reach
 
 
 def strongest_columns(x: Matrix, z: Matrix, count: int, among: NDArray[np.bool_]) -> Indices:

@@ -9,12 +9,13 @@ import torch
 
 from proxlin.app.tabular.additive import AdditiveModel
 from proxlin.app.tabular.columns import ColumnRoles
+from proxlin.app.tabular.kernel import KernelSurface
 from proxlin.app.tabular.table_regressor import (
+    CorrectedMember,
     FamilyFigures,
     Member,
     NetMember,
     TableRegressor,
-    TreesMember,
 )
 from proxlin.app.tabular.trees import BoostedTrees
 from proxlin.estimators import RobustRegressor
@@ -28,6 +29,7 @@ _BARE = {
     "levels": 1.0,
     "focus": 0.0,
 }  # of a model that only has ramps
+_CORRECTIONS: dict[str, Any] = {"trees": BoostedTrees, "kernel": KernelSurface}
 _OF_TRAINING = ("outlier_scores", "outliers", "row_weights")  # not kept of nets
 
 
@@ -44,6 +46,7 @@ def regressor_state(model: TableRegressor) -> tuple[dict[str, Any], dict[str, An
         "members": {name: [] for name in model.members},
     }  # fmt: skip
     arrays: dict[str, Any] = {"quantiles": model.quantiles, "numbers": model.roles.numbers}
+    arrays["lowest"], arrays["highest"] = model.ranges
     if model.columns is not None:
         arrays["columns"] = model.columns
     arrays |= {f"category.{k}": columns for k, columns in enumerate(model.roles.categories)}
@@ -77,6 +80,7 @@ def restore_regressor(values: dict[str, Any], arrays: dict[str, Any]) -> TableRe
         values["seconds"],
         np.empty((0, plain["quantiles"].shape[1])),
         plain.get("columns"),
+        (plain["lowest"], plain["highest"]),
     )
 
 
@@ -92,9 +96,9 @@ def _member_state(member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
         return values, arrays | {f"net.{key}": value for key, value in kept.items()}
     values, parts = member.base.state()
     arrays = {f"base.{key}": value for key, value in parts.items()}
-    for target, trees in enumerate(member.trees):
-        arrays |= {f"{target}.{key}": value for key, value in trees.state().items()}
-    return {**values, "targets": len(member.trees)}, arrays
+    for target, correction in enumerate(member.corrections):
+        arrays |= {f"{target}.{key}": value for key, value in correction.state().items()}
+    return {**values, "targets": len(member.corrections)}, arrays
 
 
 def _restore_member(
@@ -114,8 +118,9 @@ def _restore_member(
         net = restore_estimator(values, parts)
         assert isinstance(net, RobustRegressor)
         return NetMember(bare.ramps, net)
-    if name == "trees":
+    if name in _CORRECTIONS:
         base = AdditiveModel.restore(values, below("base."))
-        trees = tuple(BoostedTrees.restore(below(f"{k}.")) for k in range(values["targets"]))
-        return TreesMember(base, trees, roles)
+        restore = _CORRECTIONS[name].restore
+        corrections = tuple(restore(below(f"{target}.")) for target in range(values["targets"]))
+        return CorrectedMember(base, corrections, roles)
     return AdditiveModel.restore(values, below(""))

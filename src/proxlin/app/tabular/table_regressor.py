@@ -1,4 +1,4 @@
-"""TableRegressor: linear, additive, trees and nets, averaged as held-out rows say."""
+"""TableRegressor: models of several families, averaged as held-out rows say."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from proxlin.app.tabular.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.columns import ColumnRoles, Indices, Matrix
+from proxlin.app.tabular.columns import ColumnRoles, Indices, Matrix, Vector
+from proxlin.app.tabular.kernel import KernelSurface
 from proxlin.app.tabular.trees import BoostedTrees
 from proxlin.estimators import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 
-FAMILIES = ("linear", "additive", "trees", "net")
+FAMILIES = ("linear", "additive", "kernel", "trees", "net")
 QUANTILES = np.linspace(0.005, 0.995, 199)  # of held-out residuals, for intervals
+
+
+Correction = BoostedTrees | KernelSurface  # for what a linear or additive model leaves
 
 
 @dataclass(frozen=True)
@@ -38,18 +42,19 @@ class ChoiceResult:
 
 
 @dataclass(frozen=True, eq=False)
-class TreesMember:
-    """An additive model and, for each target, trees for what it leaves."""
+class CorrectedMember:
+    """A linear or additive model and, for each target, trees or a surface for what it leaves."""
 
     base: AdditiveModel
-    trees: tuple[BoostedTrees, ...]
+    corrections: tuple[Correction, ...]
     roles: ColumnRoles
 
     def predict(self, x: Matrix) -> Matrix:
         """(rows, targets)."""
         answers = self.base.predict(x)
-        for target, trees in enumerate(self.trees):
-            answers[:, target] += trees.predict(tree_columns(x, self.base, self.roles, target))
+        for target, correction in enumerate(self.corrections):
+            columns = tree_columns(x, self.base, self.roles, target)
+            answers[:, target] += correction.predict(columns)
         return answers
 
 
@@ -66,14 +71,14 @@ class NetMember:
         return answers.reshape(len(x), -1)
 
 
-Member = AdditiveModel | TreesMember | NetMember
+Member = AdditiveModel | CorrectedMember | NetMember
 
 
 @dataclass(eq=False)
 class TableRegressor:
     """Members of each family that takes part, its weight, and what held-out rows say of them."""
 
-    roles: ColumnRoles  # of the columns that trees see
+    roles: ColumnRoles  # of the columns that trees and kernels see
     members: dict[str, list[Member]]
     weights: dict[str, float]
     figures: list[FamilyFigures]
@@ -82,6 +87,7 @@ class TableRegressor:
     seconds: float
     held_out: Matrix = field(repr=False)  # (rows, targets) predictions of rows by others' members
     columns: Indices | None = None  # of the encoded ones that are used; None: all
+    ranges: tuple[Vector, Vector] = (np.array(-np.inf), np.array(np.inf))  # cells beyond are cut
     p: float = 1.0
 
     @property
@@ -98,10 +104,11 @@ class TableRegressor:
         """(rows, targets), scaled."""
         if self.columns is not None:
             x = x[:, self.columns]
+        x = np.clip(x, *self.ranges)
         return average(
             [
-                (self.weights[name], mean_prediction(members, x))
-                for name, members in self.members.items()
+                (self.weights[name], mean_prediction(self.members[name], x))
+                for name in self.taking_part
             ]
         )
 
@@ -145,7 +152,7 @@ class TableRegressor:
 
 
 def tree_columns(x: Matrix, base: AdditiveModel, roles: ColumnRoles, target: int) -> Matrix:
-    """Numbers as they are, and each category as what its level adds in the additive model."""
+    """Numbers as they are, and each category as what its level adds in the base."""
     effects = [base.effects(x, columns)[:, target] for columns in roles.categories]
     return np.column_stack([x[:, roles.numbers], *effects])
 
@@ -157,4 +164,4 @@ def mean_prediction(members: Sequence[Member], x: Matrix) -> Matrix:
 
 def average(parts: Sequence[tuple[float, Matrix]]) -> Matrix:
     """The sum of answers by their weights."""
-    return sum(weight * answers for weight, answers in parts if weight)  # type: ignore[return-value]
+    return sum(weight * answers for weight, answers in parts)  # type: ignore[return-value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from proxlin.app.tabular.additive import residual_scale, row_trust
 from proxlin.app.tabular.columns import Matrix, Vector
 
 Codes = NDArray[np.uint8]
+Part = tuple[Matrix, Vector]  # columns and residuals of some rows
 
 BINS = 64
 _DEPTH, _ROWS_A_LEAF = 5, 60  # levels at most; rows a leaf on average at least
@@ -38,59 +39,31 @@ class BoostedTrees:
     @classmethod
     def fit(
         cls,
-        train: tuple[Matrix, Vector],
-        held: tuple[Matrix, Vector],
+        folds: Sequence[tuple[Part, Part]],
         *,
         redescending: bool,
         seed: int,
         out_of_time: Callable[[], bool],
         floor: float = 0.0,
-    ) -> BoostedTrees:
-        """Trees for residuals of another model, as many as lower the held-out rows' clipped error.
+    ) -> list[BoostedTrees]:
+        """Trees for residuals of another model, one set for each fold (rows to fit, rows held out).
 
-        Each tree minimises a quadratic that touches the robust loss from above: rows beyond one
-        deviation count as in an absolute error, rows beyond six, if `redescending`, not at all.
-        The deviation is that of the held-out rows, which trees do not learn by heart, or the floor.
+        All sets have as many trees as lower the clipped error of all held-out rows together: those
+        of one fold alone would choose its number by luck.
         """
-        generator = np.random.default_rng(seed)
-        cuts = tuple(_cuts(column) for column in train[0].T)
-        codes, held_codes = (_codes(cuts, part[0]) for part in (train, held))
-        residual, held_residual = train[1].copy(), held[1].copy()
-        depth = int(np.clip(np.log2(max(len(codes), 2) / _ROWS_A_LEAF) + 1, 2, _DEPTH))
-        scale = max(residual_scale(held_residual), floor)
-        limit = _CLIP * scale
-        best, kept = clipped_mean(held_residual, limit), 0
-        trees: list[tuple[Any, Any, Vector]] = []
-        while len(trees) < _MOST_TREES and len(trees) < kept + _PATIENCE and not out_of_time():
-            if len(trees) % _RENEWED == 0:
-                scale = max(residual_scale(held_residual), floor)
-            weights = np.minimum(1.0, scale / np.maximum(np.abs(residual), 1e-300))
-            if redescending:
-                weights *= row_trust(residual[:, None], scale)
-            share = min(_ROWS_SEEN, _MOST_ROWS / len(codes))
-            rows = np.flatnonzero(generator.random(len(codes)) < share)
-            wide = max(1, round(_COLUMNS_SEEN * codes.shape[1]))
-            some = np.sort(generator.choice(codes.shape[1], wide, replace=False))
-            columns, bins, values = _grow(
-                codes[np.ix_(rows, some)], residual[rows], weights[rows], depth
-            )
-            tree = (np.where(columns >= 0, some[columns], -1), bins, _STEP * values)
-            trees.append(tree)
-            residual -= tree[2][_leaves(codes, *tree[:2], depth)]
-            held_residual -= tree[2][_leaves(held_codes, *tree[:2], depth)]
-            loss = clipped_mean(held_residual, limit)
+        growing = [
+            _GrowingTrees(train, held, redescending, np.random.default_rng(seed + number), floor)
+            for number, (train, held) in enumerate(folds)
+        ]
+        best, kept, count = sum(trees.held_out_loss() for trees in growing), 0, 0
+        while count < min(_MOST_TREES, kept + _PATIENCE) and not out_of_time():
+            for trees in growing:
+                trees.grow()
+            count += 1
+            loss = sum(trees.held_out_loss() for trees in growing)
             if loss < best:
-                best, kept = loss, len(trees)
-        columns, bins, values = (
-            np.array([tree[part] for tree in trees[:kept]]) for part in range(3)
-        )
-        nodes = 2**depth - 1
-        return cls(
-            cuts,
-            columns.reshape(kept, nodes).astype(np.int64),
-            bins.reshape(kept, nodes).astype(np.int64),
-            values.reshape(kept, nodes + 1).astype(np.float64),
-        )
+                best, kept = loss, count
+        return [trees.first(kept) for trees in growing]
 
     def predict(self, x: Matrix) -> Vector:
         """(rows,)."""
@@ -127,6 +100,68 @@ class BoostedTrees:
         ):
             raise ValueError("the trees split columns that are not there")
         return cls(cuts, columns, bins, values)
+
+
+class _GrowingTrees:
+    """Trees of one fold while they are grown.
+
+    Each tree minimises a quadratic that touches the robust loss from above: rows beyond one
+    deviation count as in an absolute error, rows beyond six, if `redescending`, not at all. The
+    deviation is that of the held-out rows, which trees do not learn by heart, or the floor.
+    """
+
+    def __init__(
+        self,
+        train: Part,
+        held: Part,
+        redescending: bool,
+        generator: np.random.Generator,
+        floor: float,
+    ) -> None:
+        self.redescending, self.generator, self.floor = redescending, generator, floor
+        self.cuts = tuple(_cuts(column) for column in train[0].T)
+        self.codes, self.held_codes = (_codes(self.cuts, part[0]) for part in (train, held))
+        self.residual, self.held_residual = train[1].copy(), held[1].copy()
+        rows = max(len(self.codes), 2)
+        self.depth = int(np.clip(np.log2(rows / _ROWS_A_LEAF) + 1, 2, _DEPTH))
+        self.scale = max(residual_scale(self.held_residual), floor)
+        self.limit = _CLIP * self.scale
+        self.trees: list[tuple[Any, Any, Vector]] = []
+
+    def held_out_loss(self) -> float:
+        """The clipped mean error."""
+        return clipped_mean(self.held_residual, self.limit)
+
+    def grow(self) -> None:
+        """One more tree."""
+        if len(self.trees) % _RENEWED == 0:
+            self.scale = max(residual_scale(self.held_residual), self.floor)
+        weights = np.minimum(1.0, self.scale / np.maximum(np.abs(self.residual), 1e-300))
+        if self.redescending:
+            weights *= row_trust(self.residual[:, None], self.scale)
+        n, d = self.codes.shape
+        rows = np.flatnonzero(self.generator.random(n) < min(_ROWS_SEEN, _MOST_ROWS / n))
+        some = np.sort(self.generator.choice(d, max(1, round(_COLUMNS_SEEN * d)), replace=False))
+        columns, bins, values = _grow(
+            self.codes[np.ix_(rows, some)], self.residual[rows], weights[rows], self.depth
+        )
+        tree = (np.where(columns >= 0, some[columns], -1), bins, _STEP * values)
+        self.trees.append(tree)
+        self.residual -= tree[2][_leaves(self.codes, *tree[:2], self.depth)]
+        self.held_residual -= tree[2][_leaves(self.held_codes, *tree[:2], self.depth)]
+
+    def first(self, count: int) -> BoostedTrees:
+        """The first trees as they will be used."""
+        columns, bins, values = (
+            np.array([tree[part] for tree in self.trees[:count]]) for part in range(3)
+        )
+        nodes = 2**self.depth - 1
+        return BoostedTrees(
+            self.cuts,
+            columns.reshape(count, nodes).astype(np.int64),
+            bins.reshape(count, nodes).astype(np.int64),
+            values.reshape(count, nodes + 1).astype(np.float64),
+        )
 
 
 def clipped_mean(residuals: Matrix | Vector, limit: float) -> float:
