@@ -25,6 +25,7 @@ LONG = (
     "sample_complexity",
     "training_loop",
     "wide_steps",
+    "wrong_targets",
 )  # minutes to hours: only by name
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from proxlin import RobustRegressor
 from proxlin.estimators.leverage import LeverageWeights
-from proxlin.estimators.reweighting import row_weights, settled
 
 
 def planted(n=400, features=6, targets=2, seed=0):
@@ -13,14 +12,6 @@ def planted(n=400, features=6, targets=2, seed=0):
     x = rng.normal(size=(n, features)) @ rng.normal(size=(features, features))
     coef = rng.normal(size=(targets, features))
     return x, x @ coef.T + 0.1 * rng.normal(size=(n, targets)), coef, rng
-
-
-def test_weights_fall_from_one_to_zero():
-    norms = np.concatenate([np.linspace(0.5, 1.5, 101), [1.6, 2.0, 10.0]])
-    weights = row_weights(norms)
-    assert (np.diff(weights) <= 0).all()
-    assert (weights[:51] == 1.0).all()
-    assert weights[-1] == 0.0
 
 
 def test_one_sided_rows_are_let_go():
@@ -71,8 +62,3 @@ def test_more_features_than_rows_have_a_bulk_too():
     weights = LeverageWeights.fit(x, None, 0).weights(x)
     assert weights[:12].sum() == 0
     assert weights[12:].mean() > 0.9
-
-
-def test_settled_means_small_changes():
-    assert settled(np.ones(100), np.ones(100))
-    assert not settled(np.ones(100), np.zeros(100))

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from proxlin.errors import InvalidInputError
-from proxlin.problem.loss import RowLoss
+from proxlin.problem.loss import Redescending, RowLoss
 from proxlin.prox import norm_subgradient
 
 TINY = torch.tensor(0.0, dtype=torch.float64)
@@ -118,3 +118,35 @@ def test_other_exponents_are_refused(p, words):
     with pytest.raises(InvalidInputError) as caught:
         RowLoss(p)
     assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
+def test_a_redescending_row_has_the_slope_of_its_loss_and_none_far_out(p):
+    residual = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)).double()
+    residual = residual * torch.linspace(0.1, 4.0, 40).double()[:, None]
+    loss, norm = Redescending(p, 5.0), RowLoss(p)
+    inputs = residual.clone().requires_grad_(True)
+    (expected,) = torch.autograd.grad(loss(inputs).sum(), inputs)
+    value, slope = loss.value_and_slope(residual)
+    torch.testing.assert_close(slope, expected)
+    torch.testing.assert_close(value, loss(residual))
+    near = residual / 1e4
+    torch.testing.assert_close(loss(near), norm(near), rtol=1e-5, atol=0)
+    far = norm(residual) >= 5.0
+    assert bool(far.any())
+    assert bool((slope[far] == 0).all())
+    assert bool((loss.quadratic(residual, TINY)[1][far] == 0).all())
+    torch.testing.assert_close(value[far], torch.full_like(value[far], 5.0 * 8 / 15))
+
+
+@settings(max_examples=300, deadline=None)
+@given(pairs=st.data(), p=st.floats(1, 2), limit=st.floats(0.1, 50))
+def test_the_quadratic_of_a_redescending_row_is_above_its_loss(pairs, p, limit):
+    r = torch.tensor(pairs.draw(VECTORS), dtype=torch.float64)
+    shift = st.lists(st.floats(-20, 20), min_size=len(r), max_size=len(r))
+    s = torch.tensor(pairs.draw(shift), dtype=torch.float64)
+    assume(float(r.abs().min()) > 1e-3)
+    loss = Redescending(p, limit)
+    slope, weights = loss.quadratic(r, TINY)
+    bound = loss(r) + slope @ s + 0.5 * (weights * s.square()).sum()
+    assert float(loss(r + s)) <= float(bound) * (1 + 1e-9) + 1e-9

@@ -159,12 +159,14 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         checkpoint: Checkpoint = None,
         held_share: float = 0.0,
         held_rows: NDArray[np.bool_] | None = None,
+        reweight: bool = True,
         stopping: Sequence[Callback] = (),
     ) -> Result:
         """Minimise within the user's budget; without one, within so many steps or until `stopping`.
 
         Steps and not seconds, so that the same seed gives the same numbers. A share of the rows, or
-        given ones, may be held out of training, to choose the best point of the run.
+        given ones, may be held out of training, to choose the best point of the run; with
+        `reweight` rows that are far off what those say lose their weight.
         """
         free = self.max_seconds is None and self.max_iter is None
         held_out = None
@@ -187,6 +189,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                 seed=seed,
                 callbacks=(*self.callbacks, *watching, *(stopping if free else ())),
                 held_out=held_out,
+                reweight=reweight,
                 checkpoint=checkpoint,
             )
 

@@ -23,7 +23,6 @@ from proxlin.estimators.net_fit import (
     regression_problem,
 )
 from proxlin.estimators.reservoir import Reservoir
-from proxlin.estimators.reweighting import row_weights
 from proxlin.estimators.robust_linear import (
     Judged,
     RobustLinear,
@@ -39,7 +38,7 @@ from proxlin.methods.contract import Status
 from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.models import linear_regressor
 from proxlin.problem.loss import Exponent, Pinball, RowLoss
-from proxlin.run.checkpoint import as_checkpoints
+from proxlin.run.held_out import far_weight, lower_for_most
 from proxlin.run.loop import check_callbacks
 from proxlin.run.result import Result
 from proxlin.terms import Regularizer
@@ -47,10 +46,9 @@ from proxlin.terms import Regularizer
 Weights = NDArray[np.float64]
 
 _NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
-_NET_SHARE = 0.4  # of the steps, once the net itself has judged the rows
 _ENDED = (Status.INTERRUPTED, Status.STOPPED)  # by the user
 _MARGIN = 0.97  # of the line's loss, below which a net is worth its trouble
-_LEAST_TO_SPLIT, _LEAST_HELD = 40, 25  # rows below which none is held out; rows held out at least
+_LEAST_TO_SPLIT, _LEAST_HELD = 20, 25  # rows below which none is held out; rows held out at least
 _NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
 
 
@@ -215,35 +213,38 @@ class RegressionLearner(RobustBase):
         return line.result
 
     def _learn_net(self, run: _Run, share: float) -> Result:
-        """A net on the rows that a line trusts, and again on those that the net trusts.
+        """A net on the rows that a line trusts; those that the net does not fit lose their weight.
 
-        A net could learn bad rows by heart before it is asked; a line cannot. Both are judged by
-        the median loss of rows that neither has seen.
+        Net and line are judged by rows that neither has seen; of few rows none can be spared, and
+        the line is kept.
         """
         held = self._held_rows(run)
         line = self._robust_line(run, None if held is None else ~held)
         off = run.rows[1] - (run.rows[0] @ line.coef.T + line.intercept)
         trust = bisquare_weight((np.abs(off) / line.judged.scale).max(axis=1) / (2 * EFFICIENT))
-        off = np.ascontiguousarray(off / run.scalings[1].scale, dtype=np.float64)
         run.held = self._held_ = held
         result = self._solve(run, trust, share)
-        if result.status not in _ENDED:  # a net on weights of half a net is no use
-            trust = row_weights(self._norms(*run.rows), size=_typical(run.data[1]))
-            result = self._solve(run, trust, share * _NET_SHARE)
+        norms = torch.from_numpy(self._norms(*run.rows))
+        if held is not None:
+            trust = trust * far_weight(norms, norms[held]).numpy()
         self.row_weights_ = trust
-        if held is None or self.module is not None or result.status in _ENDED:
+        free = self.module is not None or self.validation_fraction == 0
+        if free or result.status in _ENDED:
             return result
-        loss = RowLoss(self._exponent)
-        by_line = float(loss(torch.from_numpy(off[held])).median())
-        by_net = float(np.median(self._norms(*(part[held] for part in run.rows))))
-        if by_net < by_line * _MARGIN:
-            return result
+        if held is None:
+            remark = (
+                f"Fewer than {_LEAST_TO_SPLIT} rows cannot judge a net; the linear model is kept."
+            )
+        else:
+            by_net, by_line = norms[held], torch.from_numpy(self.misfits(off[held]))
+            if lower_for_most(by_net, _MARGIN * by_line, p=1.0):
+                return result
+            remark = (
+                "A linear model predicts rows held out of training better than the net (median loss"
+                f" {by_line.median():.3g} against {by_net.median():.3g}) and is kept."
+            )
         self.chosen_ = "linear"
-        remark = (
-            f"A linear model predicts rows held out of training better than the net (median loss"
-            f" {by_line:.3g} against {by_net:.3g}) and is kept."
-        )
-        chosen = self._take(run, self._robust_line(run))
+        chosen = self._take(run, line if held is None else self._robust_line(run))
         return replace(result, objective=chosen.objective, remarks=(*result.remarks, remark))
 
     def _held_rows(self, run: _Run) -> NDArray[np.bool_] | None:
@@ -339,7 +340,7 @@ class RegressionLearner(RobustBase):
         result = self._minimize(
             problem, seed=seed, steps=steps, method=method,
             held_share=0.0 if self._linear or held is not None else self.validation_fraction,
-            held_rows=held, checkpoint=run.next_checkpoint(),
+            held_rows=held, reweight=self._reweighted, checkpoint=run.checkpoint,
         )  # fmt: skip
         net = net.to("cpu").eval()
         if self._linear:
@@ -425,15 +426,6 @@ class _Run:
     checkpoint: Checkpoint = None
     held: NDArray[np.bool_] | None = None  # rows that no net is trained on
     regularizer: str | None = None  # where the rows ask for one
-    nets: int = 0  # trained so far
-
-    def next_checkpoint(self) -> Checkpoint:
-        """A folder of its own for each net of the fit."""
-        self.nets += 1
-        if self.checkpoint is None:
-            return None
-        settings = as_checkpoints(self.checkpoint)
-        return replace(settings, folder=settings.path / f"net-{self.nets}")
 
 
 def _typical(scaled: Array) -> float:

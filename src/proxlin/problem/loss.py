@@ -90,6 +90,39 @@ class RowLoss:
 
 
 @dataclass(frozen=True)
+class Redescending(RowLoss):
+    """r -> k rho(||r||_p / k) with rho'(u) = (1 - u^2)^2 up to u = 1 and 0 beyond, k = `limit`.
+
+    The norm for rows that fit; the farther a row lies, the weaker it pulls, until it does not at
+    all. Not convex, so that it has no proximal operator of use. rho is concave: the quadratic that
+    majorises the norm, times rho', majorises this.
+    """
+
+    limit: float
+
+    def __call__(self, residual: Tensor) -> Tensor:
+        """The loss of each row of `residual` (..., N), shape (...)."""
+        u = (super().__call__(residual) / self.limit).clamp_max(1.0)
+        square = u.square()
+        return self.limit * u * (1.0 - square * (2.0 / 3.0 - 0.2 * square))
+
+    def value_and_slope(self, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each row, (B,), and one sub-gradient of it in r, (B, N); 0 at a kink."""
+        norms, slope = super().value_and_slope(residual)
+        return self(residual), redescending_weight(norms / self.limit).unsqueeze(-1) * slope
+
+    def curvature_weights(self, residual: Tensor, least: Tensor) -> Tensor:
+        """Those of the norm times rho'."""
+        pull = redescending_weight(super().__call__(residual) / self.limit)
+        return pull.unsqueeze(-1) * super().curvature_weights(residual, least)
+
+
+def redescending_weight(u: Tensor) -> Tensor:
+    """(1 - u^2)^2 up to u = 1 and 0 beyond, for u >= 0."""
+    return (1.0 - u.clamp_max(1.0).square()).square()
+
+
+@dataclass(frozen=True)
 class Pinball:
     """r -> sum_j (1 - tau) r_j+ + tau r_j-, r = prediction - target: least at the tau-quantile.
 

@@ -15,7 +15,7 @@ from torch.func import functional_call
 from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError
 from proxlin.problem.batch_form import with_tensors
-from proxlin.problem.loss import Exponent, Pinball, RowLoss, check_pinball
+from proxlin.problem.loss import Exponent, Pinball, Redescending, RowLoss, check_pinball
 from proxlin.problem.parallel import Communicator, communicator
 from proxlin.problem.precise_losses import PreciseLosses
 from proxlin.problem.residual import (
@@ -279,6 +279,14 @@ class Problem:
     def with_data(self, data: Any) -> Problem:
         """The same problem on other rows, spread as those of this one; both share the module."""
         return self._on(self.shards.replaced(with_tensors(data, self.dtype)))
+
+    def redescending(self, limit: float) -> Problem:
+        """The same problem, whose rows pull the less the nearer their norm comes to `limit`."""
+        assert isinstance(self.loss, RowLoss)
+        other = copy.copy(self)
+        other.loss, other._latest = Redescending(self.loss.p, limit), None
+        other._precise = PreciseLosses(self._residual, self.layout, other.loss)
+        return other
 
     def _on(self, shards: Shards) -> Problem:
         other = copy.copy(self)

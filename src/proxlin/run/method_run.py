@@ -65,6 +65,7 @@ class MethodRun(Loop):
         self.cost = 0.0  # seconds of the latest evaluation
         self.evaluated_at = (0, 0.0)  # iteration and seconds of the latest evaluation
         self.state: Any = None  # the method's
+        self.reweighted: tuple[float, Problem] | None = None  # a limit, the problem with it
         self.stale = 0  # evaluations since the best objective last fell noticeably
 
     def carry_out(self, generator: torch.Generator, keep_start: bool) -> Result:
@@ -221,7 +222,7 @@ class MethodRun(Loop):
         """One step of the method, and all that may follow from it."""
         state, status = self.state, None
         before = None if self.tol is None else self.method.candidates(state)[0].clone()
-        step = self.method.step(self.problem, state, self.budget)
+        step = self.method.step(self._seen(), state, self.budget)
         self.budget.iteration += 1
         for remark in step.remarks:
             self.remark(remark)
@@ -238,6 +239,19 @@ class MethodRun(Loop):
         if status is None and self._keep():
             return Status.INTERRUPTED
         return status
+
+    def _seen(self) -> Problem:
+        """What a step sees: the problem, or that whose far rows have lost their weight."""
+        judge = self.held_out
+        if judge is None or not judge.reweight:
+            return self.problem
+        if judge.due(0):  # before the first step
+            judge.look(self.method.candidates(self.state), 0)
+        if math.isinf(judge.limit):
+            return self.problem
+        if self.reweighted is None or self.reweighted[0] != judge.limit:
+            self.reweighted = judge.limit, self.problem.redescending(judge.limit)
+        return self.reweighted[1]
 
     def _go_back(self, theta: Tensor) -> Status | None:
         """Make a point the one to return: the one whose stationarity was measured."""

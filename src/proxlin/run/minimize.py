@@ -46,6 +46,7 @@ def minimize(
     polish: int = 0,
     stationarity_rows: int | None = None,
     held_out: Any = None,
+    reweight: bool = True,
     checkpoint: str | os.PathLike[str] | Checkpoints | None = None,
     progress: bool = False,
 ) -> Result:
@@ -74,9 +75,13 @@ def minimize(
         for methods that do not measure it themselves; see `result.certificate`.
     held_out
         Validation rows in the form of the problem's data, or the fraction of its rows to hold out,
-        such as 0.1. The point with the lowest median loss on them is returned, and the run ends
-        after three times the steps that led to it. For nets large enough to memorise outliers.
-        The objective is then that of the training rows.
+        such as 0.1. The point that is best for most of them is returned, and the run ends after
+        three times the steps that led to it. For nets large enough to memorise outliers. The
+        objective is then that of the training rows.
+    reweight
+        With held-out rows: whether training rows lose their weight as their loss approaches seven
+        medians of the held-out losses, as they are at the time. False keeps the plain norm, as
+        methods that solve convex models, "mse" and quantiles always do.
     checkpoint
         Folder for checkpoints, written every minute or as `Checkpoints(folder, ...)` says. The
         same call resumes from them; the result of a finished run is returned again unless the
@@ -114,6 +119,7 @@ def minimize(
             "polish lowers the objective from the best point, which held_out keeps from being the"
             " goal; give one of the two."
         )
+    check_flag("reweight", reweight)
     line = ProgressLine() if check_flag("progress", progress) else None
     functions = check_callbacks(callbacks)
     if line is not None and problem.communicator.leads:
@@ -125,11 +131,13 @@ def minimize(
     clock = clock_of(problem.communicator)
     judge = None
     if held_out is not None:
-        problem, judge = set_aside(problem, held_out, seed)
+        norm = problem.p not in ("mse", "pinball") and not settings.measures_stationarity
+        problem, judge = set_aside(problem, held_out, seed, reweight=reweight and norm)
     writer = None
     if checkpoint is not None:
         kept_out = None if judge is None else judge.problem.n_rows
         owner = owner_of(problem, settings, seed, kept_out)
+        owner["reweighted"] = judge is not None and judge.reweight
         writer = writer_for(as_checkpoints(checkpoint), owner, problem.communicator)
     budget = Budget(limit, max_iter, clock)
     run = MethodRun(problem, settings, budget, tol, functions, held_out=judge, writer=writer)

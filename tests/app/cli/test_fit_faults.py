@@ -63,9 +63,8 @@ def killed_after(reached, kept, arguments, meanwhile=lambda pid: None):
 def test_killed_while_training_and_run_again_it_goes_on_and_two_at_once_are_refused(
     run, table, tmp_path
 ):
-    whole, out = tmp_path / "kept", tmp_path / "model"
-    kept = whole / "net-1"  # a folder for each net that a fit trains
-    arguments = net(table, "--seconds", "600", "--checkpoint", whole, "--out", out)
+    kept, out = tmp_path / "kept", tmp_path / "model"
+    arguments = net(table, "--seconds", "600", "--checkpoint", kept, "--out", out)
 
     def second(pid):
         code, _, error = run(*arguments)
