@@ -255,6 +255,7 @@ def test_constant_columns_are_never_kept_by_strength():
         ({"alpha": 0.0}, InvalidInputError, "alpha"),
         ({"alpha": 1.0, "n_features_to_select": 2}, CombinationError, "both"),
         ({"n_alphas": 1}, InvalidInputError, "n_alphas"),
+        ({"n_alphas": 10**400}, InvalidInputError, "n_alphas must be at most 10,000"),
         ({"tol": -1}, InvalidInputError, "tol"),
     ],
 )

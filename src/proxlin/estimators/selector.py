@@ -17,7 +17,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from proxlin._checks import check_count, check_flag, check_open_interval, check_positive
+from proxlin._checks import (
+    check_count,
+    check_flag,
+    check_open_interval,
+    check_positive,
+    shown,
+)
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scaling import RobustScaling
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _TOL = 1e-6  # gap of each solution, relative to its objective
+_MOST_ALPHAS = 10_000
 _WEAKEST = 1e-3  # of the strongest alpha, where the path ends
 
 
@@ -161,7 +168,10 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
 
     def _check_settings(self) -> None:
         self._check_shared()
-        check_count("n_alphas", self.n_alphas, minimum=2)
+        if check_count("n_alphas", self.n_alphas, minimum=2) > _MOST_ALPHAS:
+            raise InvalidInputError(
+                f"n_alphas must be at most {_MOST_ALPHAS:,}; got {shown(self.n_alphas)}."
+            )
         check_flag("scaling", self.scaling)
         if self.alpha is not None:
             check_positive("alpha", self.alpha)

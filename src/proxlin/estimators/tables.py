@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
@@ -185,6 +186,9 @@ def _as_host_table(name: str, x: Any) -> Any:
     if getattr(x, "columns", None) is not None:
         _check_names(name, list(x.columns))
         _check_no_times(name, x)
+        if not isinstance(x, pd.DataFrame) and hasattr(x, "to_numpy"):  # polars
+            # scikit-learn 1.6 does not see the names of its columns.
+            return pd.DataFrame(x.to_numpy(), columns=list(x.columns))
     elif np.isscalar(x) or isinstance(x, dict):
         raise InvalidInputError(
             f"{name} must be a table or an array; got {type(x).__name__}. Pass one row a sample."

@@ -140,9 +140,8 @@ class Result:
         return f"<table>{cells}</table>"
 
     def __str__(self) -> str:
-        parts = [
-            f"objective {self.objective:.6g} after {self.iterations} steps, {self.seconds:.1f} s"
-        ]
+        steps = f"{self.iterations:,} step" + "s" * (self.iterations != 1)
+        parts = [f"objective {self.objective:.6g} after {steps}, {self.seconds:.1f} s"]
         if self.certificate is not None:
             parts.append(str(self.certificate))
         return "; ".join([*parts, str(self.status), *self.remarks])
