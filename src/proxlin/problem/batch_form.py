@@ -63,7 +63,7 @@ def with_tensors(data: Any, dtype: torch.dtype) -> Any:
     if isinstance(data, np.ndarray) and not isinstance(data, np.memmap):
         try:
             # A tensor is for writing, too: what must not be written to is copied.
-            tensor = torch.as_tensor(np.require(data, requirements="CW"))
+            tensor = torch.as_tensor(np.require(data, requirements=("C", "W")))
         except TypeError as cause:
             raise InvalidInputError(
                 f"arrays in data must hold numbers; got {data.dtype}. Encode it as numbers first."
