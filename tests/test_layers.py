@@ -68,6 +68,13 @@ def test_files_that_the_page_names_exist() -> None:
             room = path.parent
 
 
+def test_the_readme_of_the_benchmarks_names_each_of_them() -> None:
+    folder = PAGE.parents[1] / "benchmarks"
+    names = re.findall(r"`(\w+)`", (folder / "README.md").read_text(encoding="utf-8"))
+    modules = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("__")}
+    assert modules <= set(names)
+
+
 def test_two_ideas_never_share_a_file_name() -> None:
     files = [path for path in ROOT.rglob("*.py") if not path.name.startswith("__")]
     names = [path.name for path in files]
