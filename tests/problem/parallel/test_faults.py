@@ -22,7 +22,7 @@ pytestmark = pytest.mark.processes
 
 TRAIN = Path(__file__).with_name("train.py")
 SENTENCE = "another process of the run is gone or silent"
-PATIENCE = 5.0  # PROXLIN_TIMEOUT of a silent process
+PATIENCE = 3.0  # PROXLIN_TIMEOUT of a silent process
 MARGIN = 25.0  # seconds that a busy machine may take on top
 
 
