@@ -4,7 +4,7 @@ import os
 import pytest
 
 from proxlin.errors import DataError, InvalidInputError, ProxlinError
-from proxlin.paper.runner import Engine, Silent, run
+from proxlin.paper.runner import Engine, Watch, run
 from proxlin.paper.store import Store
 from tests.paper.jobs import (
     Square,
@@ -95,7 +95,7 @@ def test_damaged_and_foreign_files_are_made_anew_and_no_others(store, caplog):
 
 
 def test_the_watch_hears_of_each_job(store):
-    class Ear(Silent):
+    class Ear(Watch):
         def __init__(self):
             self.heard = []
 

@@ -63,14 +63,7 @@ class General:
             block: Tensor = vmap(lambda unit: pull(unit)[0])(units)
             return block
 
-        width = min(rows.shape[1], at_once)
-        samples = max(1, at_once // width)
-        for o in range(0, rows.shape[1], width):
-            units = _units(rows, rows.shape[1], slice(o, o + width))
-            for i in range(0, len(rows), samples):
-                some = slice(i, i + samples)
-                part = vmap(pulled, in_dims=(None, 0))(units, rows_of(batch, some))
-                rows[some, o : o + width] = part
+        _fill_blocks(rows, batch, at_once, pulled)
 
     def _forward(self, rows: Tensor, batch: Batch, at_once: int) -> None:
         """J e_j for blocks of parameters j."""
@@ -85,14 +78,7 @@ class General:
             block: Tensor = vmap(push)(units)
             return block
 
-        width = min(rows.shape[2], at_once)
-        samples = max(1, at_once // width)
-        for j in range(0, rows.shape[2], width):
-            units = _units(rows, rows.shape[2], slice(j, j + width))
-            for i in range(0, len(rows), samples):
-                some = slice(i, i + samples)
-                part = vmap(pushed, in_dims=(None, 0))(units, rows_of(batch, some))
-                rows[some, :, j : j + width] = part.transpose(1, 2)
+        _fill_blocks(rows.transpose(1, 2), batch, at_once, pushed)
 
     def _one_by_one(self, rows: Tensor, batch: Batch, _at_once: int) -> None:
         """J^T e_o for one output of one sample at a time: slow, and possible for every module."""
@@ -110,7 +96,17 @@ class General:
         return self.problem.residual(theta, tuple(tensor.unsqueeze(0) for tensor in sample))[0]
 
 
-def _units(like: Tensor, size: int, some: slice) -> Tensor:
-    """Unit vectors as rows, those of the given numbers."""
-    numbers = torch.arange(size, device=like.device)
-    return (numbers[some, None] == numbers).to(like.dtype)
+def _fill_blocks(
+    rows: Tensor, batch: Batch, at_once: int, block: Callable[[Tensor, Batch], Tensor]
+) -> None:
+    """rows[i] = block(identity, sample i) for rows (B, K, ...), so many unit vectors at once."""
+    count = rows.shape[1]
+    width = min(count, at_once)
+    samples = max(1, at_once // width)
+    numbers = torch.arange(count, device=rows.device)
+    for first in range(0, count, width):
+        units = (numbers[first : first + width, None] == numbers).to(rows.dtype)
+        for i in range(0, len(rows), samples):
+            some = slice(i, i + samples)
+            part = vmap(block, in_dims=(None, 0))(units, rows_of(batch, some))
+            rows[some, first : first + width] = part

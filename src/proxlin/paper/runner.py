@@ -44,38 +44,20 @@ class Job(Protocol):
 Work = Callable[[Any, tuple[Callback, ...]], Record]
 
 
-class Watch(Protocol):
-    """What follows the progress of a run."""
+class Watch:
+    """What follows the progress of a run; this one shows nothing."""
 
-    folder: Path | None  # where workers of this machine note how far they are, if anywhere
+    folder: Path | None = None  # where workers of this machine note how far they are, if anywhere
 
     def begin(self, stage: str, jobs: int) -> None:
         """So many jobs of a stage are about to run; 0: the stage is not made of jobs."""
-        ...
 
     def callbacks(self, job: Job) -> tuple[Callback, ...]:
         """For a job that runs in this process."""
-        ...
-
-    def finished(self, job: Job, record: Record | None) -> None:
-        """A job has ended; without a record it failed."""
-        ...
-
-
-class Silent:
-    """Tells nobody."""
-
-    folder: Path | None = None
-
-    def begin(self, stage: str, jobs: int) -> None:
-        """Nothing to do."""
-
-    def callbacks(self, job: Job) -> tuple[Callback, ...]:
-        """None."""
         return ()
 
     def finished(self, job: Job, record: Record | None) -> None:
-        """Nothing to do."""
+        """A job has ended; without a record it failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +123,7 @@ def run(
     A job that fails is noted and the others go on; data that are missing and workers that the
     system kills end the run at once.
     """
-    engine, watch = engine or Engine(), watch or Silent()
+    engine, watch = engine or Engine(), watch or Watch()
     records, left = pending(store, jobs)
     outcome = Outcome(records)
     watch.begin(stage, len(left))

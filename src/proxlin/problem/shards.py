@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proxlin.errors import InvalidInputError
 from proxlin.problem.batch_form import Form
-from proxlin.problem.parallel import Communicator, Serial
+from proxlin.problem.parallel import Communicator
 from proxlin.problem.rows import Batch, Rows, as_rows, evenly_spread, subset
 
 
@@ -29,7 +29,7 @@ class LocalBatch:
     tensors: Batch  # rows first; empty if none is ours
     n_rows: int  # of the batch, over all processes
     positions: Tensor | None = None  # (b,) ascending: where in the batch ours stand; None: all are
-    communicator: Communicator = field(default_factory=Serial)
+    communicator: Communicator = field(default_factory=Communicator)
 
     @property
     def count(self) -> int:

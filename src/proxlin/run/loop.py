@@ -12,7 +12,7 @@ from torch import Tensor
 from proxlin._checks import shown
 from proxlin.errors import InvalidInputError, NonFiniteError
 from proxlin.methods.contract import Budget, Status
-from proxlin.problem.parallel import Communicator, Serial, SharedInterrupt
+from proxlin.problem.parallel import Communicator, SharedInterrupt
 from proxlin.run.result import Callback, Certificate, History, Progress
 
 _LOG = logging.getLogger("proxlin")
@@ -29,7 +29,7 @@ class Loop:
     ) -> None:
         self.budget = budget
         self.callbacks = callbacks
-        self.communicator: Communicator = Serial() if communicator is None else communicator
+        self.communicator = communicator or Communicator()
         self.history = History()
         self.remarks: list[str] = []
         self.best = math.inf  # lowest objective so far

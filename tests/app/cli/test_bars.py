@@ -35,6 +35,14 @@ def test_a_terminal_sees_objective_best_and_count(screen):
     assert "1 of 2" in screen.getvalue() or "2 of 2, one failed" in screen.getvalue()
 
 
+def test_jobs_without_bars_of_their_own_move_that_of_their_stage(screen):
+    with bars.Bars(show=True) as shown:
+        shown.begin("other shares", 2)
+        assert shown.next_job("first") == shown.next_job("second") == ()
+        (task,) = shown._progress.tasks
+        assert (task.completed, task.total, task.fields["detail"]) == (1, 2, "second")
+
+
 def test_notes_of_other_processes_move_the_bars(screen, monkeypatch):
     monkeypatch.setattr(bars, "_POLL", 0.01)
     with bars.Bars(show=True) as shown:

@@ -7,7 +7,7 @@ import torch
 from proxlin import Lasso, NonNegative, Pinball, Status
 from proxlin.exact.linear import solve_linear, solve_quantiles, stream_quantiles
 from proxlin.exact.linear.known_sides import Line, _choose_sides, solve_by_sides
-from proxlin.problem.parallel import Serial
+from proxlin.problem.parallel import Communicator
 from proxlin.problem.rows import TensorRows
 from proxlin.problem.shards import Everywhere
 
@@ -25,7 +25,7 @@ def table(n=4000, features=3, seed=0, tail=False):
 def by_sides(x, y, tau, weights=None, **options):
     weights = torch.ones_like(y) if weights is None else weights
     return solve_by_sides(
-        Everywhere(TensorRows((x, y, weights)), Serial()), tau, solve_linear, **options
+        Everywhere(TensorRows((x, y, weights)), Communicator()), tau, solve_linear, **options
     )
 
 

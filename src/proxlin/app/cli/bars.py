@@ -19,13 +19,14 @@ from rich.progress import (
 )
 
 from proxlin.app.cli.terminal import console
+from proxlin.paper.runner import Watch
 from proxlin.run.result import Callback
 from proxlin.run.result import Progress as TrainingProgress
 
 _POLL = 0.5  # seconds between two looks at the notes of other processes
 
 
-class Bars:
+class Bars(Watch):
     """Shows objective, best so far and time left on a terminal; nothing elsewhere."""
 
     def __init__(self, *, show: bool, after_each: Callable[[], None] = lambda: None) -> None:
@@ -70,13 +71,24 @@ class Bars:
 
     def callbacks(self, job: Any) -> tuple[Callback, ...]:
         """Move the bar of a job of this process."""
+        return self.watch(job.name)
+
+    def watch(self, name: str) -> tuple[Callback, ...]:
+        """Callbacks that move a bar with this name."""
         if not self._show:
             return ()
 
         def update(state: TrainingProgress) -> None:
-            self._move(job.name, state.share, state.objective, state.best)
+            self._move(name, state.share, state.objective, state.best)
 
         return (update,)
+
+    def next_job(self, name: str) -> tuple[Callback, ...]:
+        """Show which job of the stage has begun, without a bar of its own."""
+        if self._stage is not None:
+            self._progress.update(self._stage, completed=self._done, detail=name)
+        self._done += 1
+        return ()
 
     def finished(self, job: Any, record: Any) -> None:
         """Take the job's bar away and count it."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from proxlin.app.cli.bars import Bars
 from proxlin.app.cli.output import make_writable, show_table
 from proxlin.app.cli.session import Interrupts
 from proxlin.app.cli.terminal import console, say
@@ -28,8 +28,6 @@ from proxlin.paper.demo import (
     trace_shares,
 )
 from proxlin.report import write_report, write_tables
-from proxlin.run.result import Callback
-from proxlin.run.result import Progress as TrainingProgress
 
 _SHARE_OF_TIME = 0.4  # of the training time of a net that is shown, for each net of the curve
 
@@ -58,53 +56,16 @@ def demo(
 def _carry_out(
     out: Path, *, seconds: float, ratio: float, seed: int, show: bool
 ) -> tuple[Demo, list[SharePoint], Path]:
-    with Progress(
-        TextColumn("{task.description:>22}"),
-        BarColumn(),
-        TextColumn("{task.fields[detail]}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not (show and console.is_terminal),
-    ) as bars:
-        result = run_demo(ratio=ratio, seconds=seconds, seed=seed, watch=_one_bar_each(bars))
+    with Bars(show=show) as bars:
+        result = run_demo(ratio=ratio, seconds=seconds, seed=seed, watch=bars.watch)
         others = [share for share in SHARES if share != ratio]
+        bars.begin("other shares", len(LOSSES) * len(others))
         points = known_points(result) + trace_shares(
-            others,
-            seconds=_SHARE_OF_TIME * seconds,
-            seed=seed,
-            watch=_one_bar(bars, "other shares", len(LOSSES) * len(others)),
+            others, seconds=_SHARE_OF_TIME * seconds, seed=seed, watch=bars.next_job
         )
-        bars.update(bars.task_ids[-1], completed=len(LOSSES) * len(others), detail="")
-        bars.add_task("drawing the report", total=None, detail="")
+        bars.begin("drawing the report", 0)
         command = f"proxlin demo --seconds {seconds:g} --ratio {ratio:g} --seed {seed}"
         return result, points, _write(result, points, command, out)
-
-
-def _one_bar_each(bars: Progress) -> Callable[[str], tuple[Callback, ...]]:
-    def watch(name: str) -> tuple[Callback, ...]:
-        task = bars.add_task(name, total=1.0, detail="")
-
-        def update(state: TrainingProgress) -> None:
-            bars.update(task, completed=state.share, detail=f"objective {state.best:.4g}")
-
-        return (update,)
-
-    return watch
-
-
-def _one_bar(bars: Progress, title: str, runs: int) -> Callable[[str], tuple[Callback, ...]]:
-    """One bar for many short runs, named after the one that is going on."""
-    task: list[TaskID] = []
-
-    def watch(name: str) -> tuple[Callback, ...]:
-        if not task:
-            task.append(bars.add_task(title, total=runs, detail=""))
-        else:
-            bars.advance(task[0])
-        bars.update(task[0], detail=name)
-        return ()
-
-    return watch
 
 
 def _write(result: Demo, points: Iterable[SharePoint], command: str, out: Path) -> Path:

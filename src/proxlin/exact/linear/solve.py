@@ -23,7 +23,7 @@ from proxlin.exact.linear.penalties import is_separable, scaled_penalty
 from proxlin.exact.linear.vertex import vertex_quantile
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem.loss import Pinball, RowLoss
-from proxlin.problem.parallel import Serial
+from proxlin.problem.parallel import Communicator
 from proxlin.problem.rows import TensorRows
 from proxlin.problem.shards import Everywhere
 from proxlin.run.loop import Loop, check_callbacks
@@ -202,7 +202,7 @@ def _many_rows(
         return None
     tau = float(loss.levels(y))
     if worth_it(weights, x.shape[1]):
-        everything = Everywhere(TensorRows((x, y, weights)), Serial())
+        everything = Everywhere(TensorRows((x, y, weights)), Communicator())
         return solve_by_sides(everything, tau, solve_linear, **options)
     free = options["regularizer"] is None and options["constraint"] is None
     if not free or len(x) < _VERTEX_ROWS or not 0 < x.shape[1] <= _VERTEX_COLUMNS:

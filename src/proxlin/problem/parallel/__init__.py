@@ -7,14 +7,13 @@ from proxlin.problem.parallel.clock import (
     clock_of,
     interrupted_together,
 )
-from proxlin.problem.parallel.communicator import Communicator, Serial
+from proxlin.problem.parallel.communicator import Communicator
 from proxlin.problem.parallel.distributed import Distributed
 from proxlin.problem.parallel.launch import alone, communicator
 
 __all__ = [
     "Communicator",
     "Distributed",
-    "Serial",
     "SharedClock",
     "SharedInterrupt",
     "alone",

@@ -3,88 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
 
-class Communicator(Protocol):
-    """The processes that work on one problem. All call the same methods in the same order."""
+class Communicator:
+    """The processes that work on one problem; all call the same methods in the same order.
 
-    @property
-    def rank(self) -> int:
-        """The number of this process, from 0."""
-        ...
+    This one is a single process: everything is the identity and costs nothing.
+    """
 
-    @property
-    def size(self) -> int:
-        """How many processes there are."""
-        ...
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process counts what belongs to no row, writes files and prints."""
-        ...
+    rank: int = 0  # the number of this process
+    size: int = 1  # how many processes there are
+    leads: bool = True  # whether this process counts what belongs to no row, writes and prints
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, the same bits on each; `tensor` may be overwritten."""
-        ...
+        return tensor
 
     def sum_together(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The sums of several tensors of one type, for the price of one call."""
-        ...
-
-    def largest(self, values: Sequence[float]) -> list[float]:
-        """The largest of each value over all processes, in float64."""
-        ...
-
-    def broadcast(self, tensor: Tensor) -> Tensor:
-        """The tensor of rank 0 on every process."""
-        ...
-
-    def each(self, value: Any) -> list[Any]:
-        """The value of every process, by rank; small things that can be pickled."""
-        ...
-
-    def first(self, value: Any) -> Any:
-        """The value of rank 0; anything that can be pickled."""
-        ...
-
-    def barrier(self) -> None:
-        """Wait until all processes are here, however long that takes."""
-        ...
-
-
-class Serial:
-    """One process: everything is the identity and costs nothing."""
-
-    rank = 0
-    size = 1
-    leads = True
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        """The tensor itself."""
-        return tensor
-
-    def sum_together(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors themselves."""
         return list(tensors)
 
     def largest(self, values: Sequence[float]) -> list[float]:
-        """The values themselves."""
+        """The largest of each value over all processes, in float64."""
         return list(values)
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """The tensor itself."""
+        """The tensor of rank 0 on every process."""
         return tensor
 
     def each(self, value: Any) -> list[Any]:
-        """The one value."""
+        """The value of every process, by rank; small things that can be pickled."""
         return [value]
 
     def first(self, value: Any) -> Any:
-        """The value itself."""
+        """The value of rank 0; anything that can be pickled."""
         return value
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Wait until all processes are here, however long that takes."""

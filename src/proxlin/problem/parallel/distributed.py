@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from proxlin.errors import CommunicationError
+from proxlin.problem.parallel.communicator import Communicator
 
 _PATIENTLY = timedelta(days=30)  # at barriers: torchrun ends the waiting when another one dies
 
@@ -30,7 +31,7 @@ def _patient_group() -> Any:
     return dist.new_group(backend="gloo", timeout=_PATIENTLY)
 
 
-class Distributed:
+class Distributed(Communicator):
     """All processes of torch.distributed's default group.
 
     Where one of them dies or its network does, the calls of the others raise `CommunicationError`:

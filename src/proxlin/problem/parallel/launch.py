@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from proxlin._checks import check_positive
 from proxlin.errors import CommunicationError, InvalidInputError
-from proxlin.problem.parallel.communicator import Communicator, Serial
+from proxlin.problem.parallel.communicator import Communicator
 from proxlin.problem.parallel.distributed import Distributed, reason_of
 from proxlin.problem.parallel.rendezvous import meet
 
@@ -26,18 +26,18 @@ _ALONE: ContextVar[bool] = ContextVar("proxlin_alone", default=False)
 
 
 def communicator() -> Communicator:
-    """That of all processes if torch.distributed is set up or torchrun started us, else `Serial`.
+    """That of all processes if torch.distributed is set up or torchrun started us.
 
     The first call under torchrun sets torch.distributed up, with the seconds of the environment
     variable PROXLIN_TIMEOUT (300) as its timeout.
     """
     if _ALONE.get() or not dist.is_available():
-        return Serial()
+        return Communicator()
     if not dist.is_initialized() and _launched():
         _set_up()
     if dist.is_initialized() and dist.get_world_size() > 1:
         return Distributed()
-    return Serial()
+    return Communicator()
 
 
 @contextmanager
