@@ -63,6 +63,25 @@ def test_a_cluster_of_outliers_cannot_vouch_for_itself(
     assert roc_auc_score(bad, RobustOutlierDetector().fit(x).outlier_scores_) > 0.95
 
 
+def test_rows_between_the_groups_of_every_column_are_odd() -> None:
+    rng = np.random.default_rng(8)
+    x = rng.choice([-1.0, 1.0], size=(600, 8)) + 0.15 * rng.normal(size=(600, 8))
+    bad = np.arange(600) < 30
+    x[bad] = np.where(rng.random((30, 8)) < 0.5, 0.4 * rng.normal(size=(30, 8)), x[bad])
+    assert roc_auc_score(bad, RobustOutlierDetector().fit(x).outlier_scores_) > 0.65
+
+
+def test_rows_that_are_odd_in_small_components_alone_are_seen() -> None:
+    rng = np.random.default_rng(9)
+    axes = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    scores = rng.normal(size=(600, 40)) * np.geomspace(1, 0.1, 40)
+    bad = np.arange(600) < 30
+    scores[bad, 20:] *= 2
+    x = scores @ axes
+    distances = RobustOutlierDetector().fit(x).reasons(x)["distance"]
+    assert roc_auc_score(bad, distances) > 0.85
+
+
 @pytest.mark.parametrize("share", [0.2, 0.33, 0.4])
 def test_auto_flags_most_outliers_up_to_two_fifths_of_the_rows(share: float) -> None:
     x = np.random.default_rng(5).normal(size=(500, 8))

@@ -31,11 +31,12 @@ _GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the table that scores are com
 class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # has no types
     """Score rows without labels: by their place, their neighbours, their cells and their tails.
 
-    Five kinds of oddity are measured, each against what three quarters of the rows agree on, and
+    Six kinds of oddity are measured, each against what three quarters of the rows agree on, and
     added on robust logarithmic scales: the Mahalanobis distance of the leading principal scores
     (minimum covariance determinant) of clipped columns and of their normal scores, the distance to
     the nearest rows of the bulk, how badly each cell is explained by the others of its row, and how
-    rare each cell is in its column. NaN marks a missing cell, filled by what its row predicts.
+    far out and how rare each cell is in its column. NaN marks a missing cell, filled by what its
+    row predicts.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
         Share of outliers among the training rows, in (0, 0.5], which sets the cut-off; "auto" cuts
         2.5 robust standard deviations above the middle of the scores of rows that it leaves inside.
     random_state
-        Seed of the rows that are drawn where there are more than 10,000.
+        Seed of the rows that are drawn where there are more than 5,000.
 
     After `fit`: `outlier_scores_` (robust standard deviations above the middle) and `outliers_` of
     the training rows, `offset_` (the `score_samples` of the cut-off).
@@ -76,9 +77,7 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
         share = self._share()
         table = self._read(X, reset=True)
         seed = drawn_seed(self.random_state)
-        oddity = Oddity.fit(table, seed)
-        totals = oddity.totals(table)
-        self._oddity = oddity
+        self._oddity, totals = Oddity.fit(table, seed)
         self.outlier_scale_ = _calibrated(totals, *table.shape)
         self.outlier_scores_ = self.outlier_scale_.scores(totals)
         self.offset_ = -_CUTOFF
@@ -188,7 +187,7 @@ def _scale_from_below(totals: NDArray[np.float64]) -> OutlierScale:
 def _gaussian_tail(rows: int, columns: int) -> float:
     """How much heavier the upper tail of the scores of a Gaussian table is than a Gaussian's."""
     table = np.random.default_rng(0).normal(size=(rows, columns))
-    totals = Oddity.fit(table, 0).totals(table)
+    totals = Oddity.fit(table, 0)[1]
     tail = np.percentile(_scale_from_below(totals).scores(totals), 97.5)
     return float(max(tail, 0.5) / norm.isf(0.025))
 

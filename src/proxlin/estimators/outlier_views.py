@@ -6,7 +6,7 @@ deviations, and as normal scores of their ranks, which no monotone change of a c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +19,22 @@ ONE_BELOW = 15.865525393145708  # percent of a Gaussian more than a standard dev
 _FAR = 30.0  # inter-quartile standard deviations beyond which a cell adds nothing to the scale
 _CLIP = 5.0  # standard deviations that a cell counts for at most
 _SHARE = 0.75  # of the rows that are the bulk
-_COMPONENTS = 10
-_REFERENCE = 10_000  # rows among which neighbours are looked for
+_COMPONENTS = (10, 20, 40)  # of the distances: a row may be odd in smaller components alone
+_ROWS_PER_COMPONENT = 5  # which more than the first number of components needs
+_REFERENCE = 5_000  # rows among which neighbours are looked for
 _LEAST_NEIGHBOURS = 5
+_LEAST_BINS = 5
 _FLOOR = 1e-3  # of the median: oddities below it count as it, on the log scale
 _LOWEST = -3.0  # robust standard deviations: no row is more usual than that
 
-# Place counts as much as neighbourhood, cells and tails for a quarter of it: they see less far.
+# Neighbours see most kinds of outliers, in tables of several groups too; ranks lose how far.
 _WEIGHTS = {
     "distance": 1.0,
-    "rank distance": 1.0,
+    "rank distance": 0.5,
     "neighbours": 2.0,
     "cells": 0.5,
     "tails": 0.5,
+    "rarity": 0.5,
 }
 
 
@@ -84,16 +87,19 @@ class NormalScores:
     """Phi^-1 of a cell's rank among the training cells of its column, standardised."""
 
     ordered: Matrix  # (n, columns) each column sorted
+    longer: NDArray[np.bool_]  # (columns,) whether the upper tail is the longer one
     center: Vector  # (columns,) of the scores
     scale: Vector
 
     @classmethod
     def fit(cls, z: Matrix) -> NormalScores:
         """Sort the columns of the training rows."""
-        plain = cls(np.sort(z, axis=0), np.zeros(z.shape[1]), np.ones(z.shape[1]))
+        moved = _clipped(z) - _clipped(z).mean(axis=0)
+        longer = (moved**3).mean(axis=0) >= 0
+        plain = cls(np.sort(z, axis=0), longer, np.zeros(z.shape[1]), np.ones(z.shape[1]))
         scores = plain.apply(z)
-        scale = scores.std(axis=0)
-        return cls(plain.ordered, scores.mean(axis=0), np.where(scale > 1e-9, scale, 1.0))
+        center, scale = scores.mean(axis=0), scores.std(axis=0)
+        return replace(plain, center=center, scale=np.where(scale > 1e-9, scale, 1.0))
 
     def apply(self, z: Matrix) -> Matrix:
         """The standardised scores of rows, seen or unseen."""
@@ -111,20 +117,59 @@ class NormalScores:
         return np.clip(ranks, 0.5 / n, 1 - 0.5 / n)
 
     def tails(self, z: Matrix) -> Vector:
-        """- sum_j log P(a training cell lies as far out as this one, on the same side), doubled."""
+        """- sum_j log P(a training cell lies as far out as this one), one side of each column.
+
+        The largest of the sums over lower tails, upper tails, and the longer one of each column
+        (Li et al. 2022): what makes rows odd is often on the same side.
+        """
         n = len(self.ordered)
-        total = np.zeros(len(z))
+        sums = np.zeros((3, len(z)))
         for j, column in enumerate(self.ordered.T):
             up_to = np.searchsorted(column, z[:, j], side="right")
             beyond = n - np.searchsorted(column, z[:, j], side="left")
-            share = np.clip(2 * np.minimum(up_to, beyond) / n, 1 / n, 1.0)
-            total -= np.log(share)
+            lower, upper = (-np.log(np.maximum(count, 1) / n) for count in (up_to, beyond))
+            sums += lower, upper, upper if self.longer[j] else lower
+        most: Vector = sums.max(axis=0)
+        return most
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnDensity:
+    """How rare the values of a row are, each in its column: histograms, or counts of values."""
+
+    edges: tuple[Vector, ...]  # of each column, inner ones
+    rarities: tuple[Vector, ...]  # log of the highest count over that of each bin
+
+    @classmethod
+    def fit(cls, z: Matrix) -> ColumnDensity:
+        """About the square root of n bins, or the values themselves where they are fewer."""
+        bins = max(_LEAST_BINS, round(np.sqrt(len(z)) / 1.5))
+        edges, rarities = [], []
+        for column in z.T:
+            values, counts = np.unique(column, return_counts=True)
+            inner, heights = (values[1:] + values[:-1]) / 2, counts.astype(np.float64)
+            if len(values) > bins:
+                inner = np.linspace(values[0], values[-1], bins + 1)[1:-1]
+                counts = np.bincount(np.searchsorted(inner, column), minlength=bins)
+                heights = np.convolve(counts, (0.25, 0.5, 0.25), mode="same")
+            edges.append(inner)
+            rarities.append(np.log(heights.max() / np.maximum(heights, 0.5)))
+        return cls(tuple(edges), tuple(rarities))
+
+    def rarity(self, z: Matrix) -> Vector:
+        """The sum over the columns."""
+        total = np.zeros(len(z))
+        for column, inner, rarity in zip(z.T, self.edges, self.rarities, strict=True):
+            total += rarity[np.searchsorted(inner, column)]
         return total
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """The mean distance to the nearest of some reference rows."""
+    """The mean l1 distance to the nearest of some reference rows.
+
+    Against l2, a few odd columns of many count less than a row that is odd throughout.
+    """
 
     index: NearestNeighbors
     count: int
@@ -136,7 +181,8 @@ class Neighbourhood:
             chosen = np.random.default_rng(seed).choice(len(z), _REFERENCE, replace=False)
             z = z[chosen]
         count = max(1, min(len(z) - 1, max(_LEAST_NEIGHBOURS, round(np.sqrt(len(z)) / 2))))
-        return cls(NearestNeighbors(n_neighbors=min(count + 1, len(z))).fit(z), count)
+        index = NearestNeighbors(n_neighbors=min(count + 1, len(z)), metric="manhattan")
+        return cls(index.fit(z), count)
 
     def distances(self, z: Matrix) -> Vector:
         """The mean distance of each row; a reference row that equals it is taken to be itself."""
@@ -183,32 +229,34 @@ class Oddity:
     scaling: BoundedScaling
     cells: CellModel
     scores: NormalScores
-    distance: BulkDistance
+    density: ColumnDensity
+    distances: tuple[BulkDistance, ...]  # by more and more components
     rank_distance: BulkDistance
     neighbourhood: Neighbourhood
     scales: dict[str, LogScale]
 
     @classmethod
-    def fit(cls, x: Matrix, seed: int) -> Oddity:
-        """Learn from rows of which a minority may be outliers; NaN is a missing cell.
+    def fit(cls, x: Matrix, seed: int) -> tuple[Oddity, Vector]:
+        """Learn from rows of which a minority may be outliers; with the oddity of each of them.
 
-        Distances and neighbours among all rows choose the bulk; neighbours among the bulk and its
-        cells then see outliers that keep each other company.
+        NaN is a missing cell. Distances and neighbours among all rows choose the bulk; neighbours
+        among the bulk and its cells then see outliers that keep each other company.
         """
         scaling = BoundedScaling.fit(x)
         missing = np.isnan(x)
         z = np.where(missing, 0.0, scaling.apply(x))
-        fitted = cls._around(z, scaling, None, seed)
-        bulk = fitted._bulk(z)
+        bulk = _bulk(cls._around(z, scaling, None, seed)[1])
         if missing.any():
             z = _filled(CellModel.fit(_clipped(z[bulk])), scaling.apply(x))
-            bulk = cls._around(z, scaling, None, seed)._bulk(z)
-        return cls._around(z, scaling, bulk, seed)
+            bulk = _bulk(cls._around(z, scaling, None, seed)[1])
+        fitted, kinds = cls._around(z, scaling, bulk, seed)
+        # Missing cells are read by the final model, as those of new rows are.
+        return fitted, fitted.totals(x) if missing.any() else _total(kinds)
 
     @classmethod
     def _around(
         cls, z: Matrix, scaling: BoundedScaling, bulk: NDArray[np.intp] | None, seed: int
-    ) -> Oddity:
+    ) -> tuple[Oddity, dict[str, Vector]]:
         plain = _clipped(z)
         inside = plain if bulk is None else plain[bulk]
         scores = NormalScores.fit(z)
@@ -216,48 +264,38 @@ class Oddity:
             scaling,
             CellModel.fit(inside),
             scores,
-            BulkDistance.fit(plain, _COMPONENTS, _SHARE, seed),
-            BulkDistance.fit(scores.apply(z), _COMPONENTS, _SHARE, seed),
+            ColumnDensity.fit(plain),
+            tuple(BulkDistance.fit(plain, k, _SHARE, seed) for k in _component_counts(plain)),
+            BulkDistance.fit(scores.apply(z), _COMPONENTS[0], _SHARE, seed),
             Neighbourhood.fit(inside, seed),
             {},
         )
         kinds = fitted._kinds(z)
         fitted.scales.update({kind: LogScale.fit(values) for kind, values in kinds.items()})
-        return fitted
-
-    def _bulk(self, z: Matrix) -> NDArray[np.intp]:
-        # A crowd is no merit here: wrong rows that agree with each other must not vouch for it.
-        kinds = self.scaled(self._kinds(z))
-        total = sum(_WEIGHTS[kind] * np.maximum(kinds[kind], 0.0) for kind in kinds)
-        return np.sort(np.argsort(total, kind="stable")[: max(2, round(_SHARE * len(z)))])
+        return fitted, fitted._scaled(kinds)
 
     def _kinds(self, z: Matrix) -> dict[str, Vector]:
         plain = _clipped(z)
         surprise = self.cells.surprises(plain)
         return {
-            "distance": self.distance.distances(plain),
+            "distance": _geometric_mean([d.distances(plain) for d in self.distances]),
             "rank distance": self.rank_distance.distances(self.scores.apply(z)),
             "neighbours": self.neighbourhood.distances(plain),
             "cells": np.sqrt((surprise**2).mean(1)),
             "tails": self.scores.tails(z),
+            "rarity": self.density.rarity(plain),
         }
 
-    def _total(self, kinds: dict[str, Vector]) -> Vector:
-        scaled = self.scaled(kinds)
-        total: Vector = sum(_WEIGHTS[kind] * scaled[kind] for kind in kinds)  # type: ignore
-        return total / sum(_WEIGHTS.values())
-
-    def scaled(self, kinds: dict[str, Vector]) -> dict[str, Vector]:
-        """Each kind in robust standard deviations of its logarithm."""
+    def _scaled(self, kinds: dict[str, Vector]) -> dict[str, Vector]:
         return {kind: self.scales[kind].apply(values) for kind, values in kinds.items()}
 
     def kinds(self, x: Matrix) -> dict[str, Vector]:
-        """Each kind of oddity of the rows x, in robust standard deviations."""
-        return self.scaled(self._kinds(self._read(x)))
+        """Each kind of oddity of the rows x, in robust standard deviations of its logarithm."""
+        return self._scaled(self._kinds(self._read(x)))
 
     def totals(self, x: Matrix) -> Vector:
         """The oddity of each row."""
-        return self._total(self._kinds(self._read(x)))
+        return _total(self.kinds(x))
 
     def expected(self, x: Matrix) -> Matrix:
         """What each cell should be, given its row."""
@@ -271,6 +309,30 @@ class Oddity:
 
     def _read(self, x: Matrix) -> Matrix:
         return _filled(self.cells, self.scaling.apply(x))
+
+
+def _total(kinds: dict[str, Vector]) -> Vector:
+    total: Vector = sum(_WEIGHTS[kind] * kinds[kind] for kind in kinds)  # type: ignore
+    return total / sum(_WEIGHTS.values())
+
+
+def _bulk(kinds: dict[str, Vector]) -> NDArray[np.intp]:
+    # A crowd is no merit here: wrong rows that agree with each other must not vouch for it.
+    total = _total({kind: np.maximum(values, 0.0) for kind, values in kinds.items()})
+    return np.sort(np.argsort(total, kind="stable")[: max(2, round(_SHARE * len(total)))])
+
+
+def _component_counts(z: Matrix) -> list[int]:
+    """Of how many components distances are taken: more where columns and rows are many."""
+    first, *more = _COMPONENTS
+    most = min(z.shape[1], int(_SHARE * len(z) / _ROWS_PER_COMPONENT))
+    return [first, *(min(count, most) for count in more if most > count // 2)]
+
+
+def _geometric_mean(values: list[Vector]) -> Vector:
+    logs = [np.log(np.maximum(v, max(_FLOOR * float(np.median(v)), 1e-12))) for v in values]
+    mean: Vector = np.exp(np.mean(logs, axis=0))
+    return mean
 
 
 def _clipped(z: Matrix) -> Matrix:
