@@ -325,10 +325,11 @@ class _ResidualNet(nn.Module):
 def rivals_for(problem: Problem) -> dict[str, list[Any]]:
     """Each rival with the settings of which the best counts."""
     usual = (1e-3, 3e-3, 1e-2)
+    large = (3e-3, 1e-2, 3e-2)
     families = {
         "adam": (adam, usual),
         "adamw": (_adamw, usual),
-        "muon": (_muon, usual),
+        "muon": (_muon, large),
         "soap": (_extra("SOAP"), usual),
         "psgd-kron": (_extra("Kron"), (3e-4, 1e-3, 3e-3)),
         "sgd": (_sgd, (1e-4, 1e-3, 1e-2)),

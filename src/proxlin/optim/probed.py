@@ -12,7 +12,7 @@ from proxlin._checks import check_count, check_seed
 from proxlin.errors import InvalidInputError
 from proxlin.methods import Probed as Settings
 from proxlin.methods.contract import Budget
-from proxlin.methods.probed.method import ProbedState
+from proxlin.methods.probed.state import ProbedState
 from proxlin.optim.closure_problem import Closure, ClosureProblem
 from proxlin.optim.memory import as_plain, restored
 from proxlin.problem.loss import Exponent
@@ -41,9 +41,11 @@ class Probed(torch.optim.Optimizer):
     regularizer, constraint
         Parts of `proxlin.terms`: g and C. The parameters are projected on C at once.
     total_steps
-        A cosine takes the length of steps to 0 over so many; None keeps it as it is.
-    length, momentum, curvature, window, renewal
-        As in `proxlin.Probed`.
+        The length of steps falls to 0 over so many; None keeps it as it is. In nets beyond 1,500
+        parameters the first quarter of them (240 steps without `total_steps`) tries kinds of steps,
+        which takes the parameters back four times.
+    steps, length, momentum, curvature, window, renewal
+        As in `proxlin.Probed`. With steps="curvature" nothing is tried.
 
     >>> from torch import nn
     >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
@@ -65,6 +67,7 @@ class Probed(torch.optim.Optimizer):
         constraint: Constraint | None = None,
         total_steps: int | None = None,
         seed: int = 0,
+        steps: str = "auto",
         length: float = 0.3,
         momentum: float = 0.9,
         curvature: str = "auto",
@@ -76,8 +79,8 @@ class Probed(torch.optim.Optimizer):
         self._problem = ClosureProblem(parameters, p, regularizer, constraint)
         # The batches are the caller's; the least size keeps the method from choosing one.
         self._settings = Settings(
-            batch_size=1, length=length, momentum=momentum, curvature=curvature, window=window,
-            renewal=renewal,
+            batch_size=1, steps=steps, length=length, momentum=momentum, curvature=curvature,
+            window=window, renewal=renewal,
         )  # fmt: skip
         self._budget = Budget(
             None,

@@ -100,8 +100,8 @@ def test_wide_layers_cost_as_much_as_many_rows():
         return LayeredCurvature(pieces, problem.theta()).rows_of_a_solve
 
     assert rows(mlp_regressor(20, 4, hidden=(8,)), 20) < 10
-    wide = rows(mlp_regressor(600, 4, hidden=(300,)), 600)
-    assert 250 < wide < 300  # a third of units and inputs together
+    assert 230 < rows(mlp_regressor(450, 4, hidden=(300,)), 450) <= 250  # a third of both sides
+    assert rows(mlp_regressor(600, 4, hidden=(300,)), 600) < 200  # blocks of a side cost less
 
 
 def test_recurrent_layers_count_what_they_keep_of_every_step():

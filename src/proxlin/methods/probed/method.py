@@ -16,70 +16,27 @@ from torch import Tensor
 
 from proxlin._checks import check_choice, check_count, check_positive, check_share
 from proxlin.methods.contract import Budget, Step
-from proxlin.methods.curvature import AveragedCurvature, DenseCurvature, curvature_for
-from proxlin.methods.probed.batch_probe import HALVES, BatchProbe, probe_batch
-from proxlin.methods.probed.batch_size import GradientNoise, fitting_batch_size, gradient_noise
-from proxlin.methods.probed.collapse import RESTARTED, CollapseWatch
-from proxlin.methods.probed.newton import Bounds, newton_step, proximal_step
+from proxlin.methods.curvature import DenseCurvature, curvature_for
+from proxlin.methods.probed.batch_probe import BatchProbe, probe_batch
+from proxlin.methods.probed.batch_size import fitting_batch_size, gradient_noise
+from proxlin.methods.probed.collapse import RESTARTED
+from proxlin.methods.probed.newton import bounds_of, newton_step, proximal_step
+from proxlin.methods.probed.spectral import SpectralMemory, work_of_a_step
+from proxlin.methods.probed.state import ProbedState
+from proxlin.methods.probed.trial import new_trial
 from proxlin.methods.probed.trust_region import TrustRegion, exact_region
 from proxlin.problem import Problem
 from proxlin.problem.rows import Shuffler
 from proxlin.problem.shards import LocalBatch
 
-_PARTS = 4  # of a batch, each with a probe of its own; halves after the cautious steps
 _PREPARATION = 8  # batches that give the first probes
-_PREPARATION_SHARE = 0.05  # of the budget that they may take
+_PREPARATION_SHARE = 0.02  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
-_CAUTIOUS = 50  # first steps, after each of which the prediction is checked
-_SETTLED = 12  # of them, after which a region that is as wide as it gets ends the caution
 _EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
-
-
-@dataclass
-class ProbedState:
-    """Memory of a probed run."""
-
-    theta: Tensor  # (d,) present point, always in C
-    batches: Shuffler
-    batch_size: int  # of the next batch
-    noise: GradientNoise | None  # of the slopes of batches; None: their size is fixed
-    whole: bool  # every batch is the whole data, g smooth, C a box or all: Newton's steps
-    region: TrustRegion
-    generator: torch.Generator
-    curvature: AveragedCurvature
-    gradient: Tensor  # (d,) running average of the sub-gradients, shrunk by `gradient_weight`
-    dual: Tensor  # (d,) scaled multiplier of the proximal step, kept from step to step
-    average: Tensor | None  # (d,) running average of the latest points, where it keeps its zeros
-    good: Tensor  # (d,) the point to return to after a bad stretch
-    start: Tensor  # (d,) where the run began
-    watch: CollapseWatch = field(default_factory=CollapseWatch)
-    restarts: int = 0  # so far
-    good_loss: float = math.inf  # `loss` when `good` was kept
-    gradient_weight: float = 0.0
-    floor: float = 1e-2  # |r| below this part of its scale counts as that
-    loss: float = math.nan  # running average of the typical loss of a row, and g
-    pending: list[Tensor] = field(default_factory=list)  # probes not yet in the curvature
-    probes: float = 0.0  # how many probes the curvature averages over
-    split: float = 1.0  # penalty of the proximal step's ADMM
-    steps: int = 0
-
-    @property
-    def parts(self) -> int:
-        """In how many parts a batch is probed."""
-        return _PARTS if self.whole or not (self.layered or self.steps >= _CAUTIOUS) else HALVES
-
-    @property
-    def layered(self) -> bool:
-        """Whether blocks stand for the curvature, which need fewer probes than a dense matrix."""
-        return not isinstance(self.curvature, DenseCurvature)
-
-    @property
-    def cautious(self) -> bool:
-        """Whether every prediction is checked: first, until the quadratic has earned its region."""
-        wide = self.region.radius >= 0.5 * self.region.widest
-        settled = self.layered and wide and self.steps >= _SETTLED
-        return self.whole or (self.steps < _CAUTIOUS and not settled)
+_MOST_WORK = 2**36  # multiplications of a spectral step: some seconds of one core
+_SPECTRAL_ROWS = 64  # of a batch of spectral steps, whose noise costs little
+_ASTRAY, _SPECTRAL_ASTRAY = 3.0, 10.0  # times the last good loss: the run has gone wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +52,7 @@ class Probed:
     batch_size: int | None = None  # None: from the activations of a row and the slopes' noise
     length: float = 0.3  # of a step, in Newton steps; a cosine takes it to 0 over the budget
     momentum: float = 0.9
+    steps: str = "auto"  # "curvature", or the better of that and spectral steps by a short trial
     curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
     window: int = 300  # steps whose probes the curvature averages over in the long run
     floor: float = 1e-2  # |r| below this part of its scale is rounded off; it falls with the budget
@@ -107,6 +65,7 @@ class Probed:
             check_count("Probed(batch_size=...)", self.batch_size)
         check_positive("Probed(length=...)", self.length)
         check_share("Probed(momentum=...)", self.momentum)
+        check_choice("Probed(steps=...)", self.steps, ("auto", "curvature"))
         check_choice("Probed(curvature=...)", self.curvature, ("auto", "dense", "layered"))
         check_count("Probed(window=...)", self.window)
         check_positive("Probed(floor=...)", self.floor)
@@ -121,6 +80,9 @@ class Probed:
         size = min(size, problem.n_rows)
         exact = problem.penalty.is_quadratic or problem.penalty.box is not None
         whole = exact and size == problem.n_rows and not (problem.noisy or problem.streamed)
+        # A dense matrix misses nothing of the curvature, and spectral steps know smooth terms only.
+        settled = isinstance(curvature, DenseCurvature) or not problem.penalty.is_quadratic
+        costly = work_of_a_step(problem.layout) > _MOST_WORK
         return ProbedState(
             theta=theta,
             batches=Shuffler(problem.n_rows, size, generator),
@@ -136,14 +98,16 @@ class Probed:
             average=theta.clone() if problem.penalty.rest.regularizer is None else None,
             good=theta.clone(),
             start=theta.clone(),
+            trial=None if settled or costly or self.steps == "curvature" else new_trial(theta),
         )
 
     def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         """Probe the curvature where the run begins, for a small share of the time at most."""
+        began = budget.progress
         for _ in range(_PREPARATION):
             self._probe(problem, state, self._next_batch(problem, state))
             budget.renew()
-            if budget.progress > _PREPARATION_SHARE:
+            if budget.progress - began > _PREPARATION_SHARE:
                 break
         self._absorb(state)
         self._factor(problem, state)
@@ -151,13 +115,34 @@ class Probed:
     def step(self, problem: Problem, state: ProbedState, budget: Budget) -> Step:
         """One batch: its sub-gradient and its probes, then one damped Newton step."""
         with problem.dropping(state.generator):
+            if state.trying:
+                self._try(problem, state, budget)
+                return Step()
             self._advance(problem, state, budget)
-        if state.restarts < self.restarts and state.watch.collapsed(
-            problem, state.theta, state.steps
-        ):
+        steps = state.steps if state.spectral is None else state.spectral.steps
+        if state.restarts < self.restarts and state.watch.collapsed(problem, state.theta, steps):
             self._restart(problem, state)
             return Step(remarks=(RESTARTED,))
         return Step()
+
+    def _try(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
+        """A step of the kind whose turn it is, or one of the batches that compare them."""
+        trial = state.trial
+        assert trial is not None
+        assert state.average is not None  # g is smooth
+        if trial.comparing:
+            batch = self._next_batch(problem, state)
+            losses = problem.losses(trial.start, batch.tensors)
+            ends = [entrant.average for entrant in trial.entrants_of_the_round]
+            trial.compare([problem.mean_change(trial.start, end, batch, losses) for end in ends])
+            if trial.decided:
+                state.go_on_from(*trial.next_round(budget))
+            return
+        if trial.begin_turn(budget):
+            self._advance(problem, state, budget)
+        if trial.over or trial.turn_is_over(budget):
+            trial.end_turn(state.theta, state.average, budget)
+            state.go_on_from(trial.start, trial.start)
 
     def _restart(self, problem: Problem, state: ProbedState) -> None:
         """Begin anew from the start point with what the generator draws next."""
@@ -168,6 +153,9 @@ class Probed:
 
     def _advance(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         state.floor = self._floor(budget, state.whole)
+        if state.spectral is not None:
+            self._advance_spectral(problem, state, state.spectral, budget)
+            return
         if not state.probes:
             self.prepare(problem, state, budget)
         measuring = state.cautious or (state.steps + 1) % self.renewal == 0
@@ -178,7 +166,7 @@ class Probed:
         probing = renewing or not (costly or (state.layered and state.steps % 2))
         batch = self._next_batch(problem, state)
         probe = self._probe(problem, state, batch, probing=probing)
-        if not self._healthy(state, probe.mean_loss):
+        if not self._healthy(state, probe.mean_loss, state.steps):
             return
         state.steps += 1
         if renewing:
@@ -193,7 +181,7 @@ class Probed:
             move, form = self._damped_step(problem, state, length)
             if renewing and length > 0 and not state.cautious:
                 self._resize(state, probe, form / length**2)
-        move, form = _shortened(move, form, state.region.radius * state.loss)
+        move, form = state.region.shortened(move, form, state.loss)
         state.theta = before + move
         if problem.penalty.box is not None:  # the sum of a point and a move may be off by a bit
             state.theta = problem.penalty.project(state.theta)
@@ -210,6 +198,24 @@ class Probed:
                 state.theta = before
         if state.average is not None:
             state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
+
+    def _advance_spectral(
+        self, problem: Problem, state: ProbedState, memory: SpectralMemory, budget: Budget
+    ) -> None:
+        size = self.batch_size or _SPECTRAL_ROWS
+        probe = probe_batch(
+            problem, state.theta, problem.take(state.batches.next(size)), state.floor,
+            state.generator, probes_a_part=0,
+        )  # fmt: skip
+        self._track(problem, state, probe)
+        if not self._healthy(state, probe.mean_loss, memory.steps):
+            memory.begin(state.theta)
+            memory.rate /= 3
+            return
+        move = memory.direction(probe.gradient, problem.layout)
+        state.theta = state.theta.add(move, alpha=memory.rate * (1.0 - budget.progress))
+        assert state.average is not None  # g is smooth
+        state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * memory.steps))
 
     def candidates(self, state: ProbedState) -> list[Tensor]:
         """The present point and the average of the latest ones."""
@@ -234,13 +240,18 @@ class Probed:
         if math.isfinite(probe.mean_loss):
             if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
                 self._absorb(state)
+            self._track(problem, state, probe)
+            state.gradient.lerp_(probe.gradient, 1 - self.momentum)
+            state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
+        return probe
+
+    def _track(self, problem: Problem, state: ProbedState, probe: BatchProbe) -> None:
+        """Average the loss of a batch in."""
+        if math.isfinite(probe.mean_loss):
             rate = max(0.05, 1.0 / (state.steps + 1))
             loss = probe.typical_loss + float(problem.penalty.value(state.theta))
             fresh = math.isnan(state.loss)
             state.loss = loss if fresh else state.loss + rate * (loss - state.loss)
-            state.gradient.lerp_(probe.gradient, 1 - self.momentum)
-            state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
-        return probe
 
     def _absorb(self, state: ProbedState) -> None:
         """Move the pending probes into the curvature; its memory grows with the steps taken."""
@@ -287,7 +298,7 @@ class Probed:
             n_rows=probe.batch.n_rows,
             total=probe.batch.communicator.sum,
             largest_form=state.region.radius * state.loss,
-            bounds=_bounds(problem, state.theta),
+            bounds=bounds_of(problem.penalty, state.theta),
         )
 
     def _damped_step(
@@ -321,9 +332,10 @@ class Probed:
     def _damping(self, state: ProbedState) -> float:
         return state.region.damping * state.curvature.scale
 
-    def _healthy(self, state: ProbedState, loss: float) -> bool:
+    def _healthy(self, state: ProbedState, loss: float, steps: int) -> bool:
         """Keep a good point now and then; go back to it when the loss has run away."""
-        if not math.isfinite(loss) or state.loss > 3 * state.good_loss:
+        limit = (_ASTRAY if state.spectral is None else _SPECTRAL_ASTRAY) * state.good_loss
+        if not math.isfinite(loss) or state.loss > limit:
             state.theta = state.good.clone()
             state.gradient.zero_()
             state.gradient_weight = 0.0
@@ -331,19 +343,6 @@ class Probed:
             state.region.retreat()
             state.pending.clear()
             return False
-        if state.steps % 50 == 0 and state.loss < state.good_loss:
+        if steps % 50 == 0 and state.loss < state.good_loss:
             state.good, state.good_loss = state.theta.clone(), state.loss
         return True
-
-
-def _bounds(problem: Problem, theta: Tensor) -> Bounds | None:
-    """How far each parameter may move down and up; None if all may go anywhere."""
-    if problem.penalty.box is None:
-        return None
-    low, high = problem.penalty.box
-    return low.to(theta) - theta, high.to(theta) - theta
-
-
-def _shortened(step: Tensor, form: float, allowed: float) -> tuple[Tensor, float]:
-    """The step cut to the trust region; a point between two of C lies in C."""
-    return (step, form) if form <= allowed else (step * math.sqrt(allowed / form), allowed)

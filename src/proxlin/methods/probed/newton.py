@@ -22,6 +22,14 @@ _ADMM_STEPS = 10
 _solved = partial(conjugate_gradients, tolerance=1e-2, max_steps=30)
 
 
+def bounds_of(penalty: Penalty, theta: Tensor) -> Bounds | None:
+    """How far each parameter may move down and up; None if all may go anywhere."""
+    if penalty.box is None:
+        return None
+    low, high = penalty.box
+    return low.to(theta) - theta, high.to(theta) - theta
+
+
 def newton_step(
     model: Linearization,
     weights: Tensor,

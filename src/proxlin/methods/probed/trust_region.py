@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from torch import Tensor
 
 _LEAST_RADIUS, _MOST_RADIUS = 1e-9, 0.05
 _LEAST_DAMPING, _MOST_DAMPING = 1e-7, 1.0
@@ -44,6 +47,11 @@ class TrustRegion:
         elif error < _GOOD:
             self.damping = max(self.damping / 1.3, _LEAST_DAMPING)
         return True
+
+    def shortened(self, step: Tensor, form: float, loss: float) -> tuple[Tensor, float]:
+        """The step, of quadratic form `form`, cut to the region; between two points of C lies C."""
+        allowed = self.radius * loss
+        return (step, form) if form <= allowed else (step * math.sqrt(allowed / form), allowed)
 
     def retreat(self) -> None:
         """Believe the quadratic much less, after a bad stretch."""

@@ -1,0 +1,84 @@
+"""What a probed run remembers from step to step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from proxlin.methods.curvature import AveragedCurvature, DenseCurvature
+from proxlin.methods.probed.batch_probe import HALVES
+from proxlin.methods.probed.batch_size import GradientNoise
+from proxlin.methods.probed.collapse import CollapseWatch
+from proxlin.methods.probed.spectral import SpectralMemory
+from proxlin.methods.probed.trial import Trial
+from proxlin.methods.probed.trust_region import TrustRegion
+from proxlin.problem.rows import Shuffler
+
+_PARTS = 4  # of a batch, each with a probe of its own; halves after the cautious steps
+_CAUTIOUS = 50  # first steps, after each of which the prediction is checked
+_SETTLED = 12  # of them, after which a region that is as wide as it gets ends the caution
+
+
+@dataclass
+class ProbedState:
+    """Memory of a probed run."""
+
+    theta: Tensor  # (d,) present point, always in C
+    batches: Shuffler
+    batch_size: int  # of the next batch
+    noise: GradientNoise | None  # of the slopes of batches; None: their size is fixed
+    whole: bool  # every batch is the whole data, g smooth, C a box or all: Newton's steps
+    region: TrustRegion
+    generator: torch.Generator
+    curvature: AveragedCurvature
+    gradient: Tensor  # (d,) running average of the sub-gradients, shrunk by `gradient_weight`
+    dual: Tensor  # (d,) scaled multiplier of the proximal step, kept from step to step
+    average: Tensor | None  # (d,) running average of the latest points, where it keeps its zeros
+    good: Tensor  # (d,) the point to return to after a bad stretch
+    start: Tensor  # (d,) where the run began
+    trial: Trial | None  # of other kinds of steps, where they may be better
+    watch: CollapseWatch = field(default_factory=CollapseWatch)
+    restarts: int = 0  # so far
+    good_loss: float = math.inf  # `loss` when `good` was kept
+    gradient_weight: float = 0.0
+    floor: float = 1e-2  # |r| below this part of its scale counts as that
+    loss: float = math.nan  # running average of the typical loss of a row, and g
+    pending: list[Tensor] = field(default_factory=list)  # probes not yet in the curvature
+    probes: float = 0.0  # how many probes the curvature averages over
+    split: float = 1.0  # penalty of the proximal step's ADMM
+    steps: int = 0
+
+    @property
+    def spectral(self) -> SpectralMemory | None:
+        """The memory of spectral steps, if those are taken now."""
+        return None if self.trial is None else self.trial.spectral
+
+    @property
+    def trying(self) -> bool:
+        """Whether kinds of steps are still being tried."""
+        return self.trial is not None and not self.trial.over
+
+    def go_on_from(self, theta: Tensor, average: Tensor) -> None:
+        """Stand at another point, of which nothing is known yet."""
+        self.theta, self.good, self.average = theta.clone(), theta.clone(), average.clone()
+        self.loss, self.good_loss = math.nan, math.inf
+
+    @property
+    def parts(self) -> int:
+        """In how many parts a batch is probed."""
+        return _PARTS if self.whole or not (self.layered or self.steps >= _CAUTIOUS) else HALVES
+
+    @property
+    def layered(self) -> bool:
+        """Whether blocks stand for the curvature, which need fewer probes than a dense matrix."""
+        return not isinstance(self.curvature, DenseCurvature)
+
+    @property
+    def cautious(self) -> bool:
+        """Whether every prediction is checked: first, until the quadratic has earned its region."""
+        wide = self.region.radius >= 0.5 * self.region.widest
+        settled = self.layered and wide and self.steps >= _SETTLED
+        return self.whole or (self.steps < _CAUTIOUS and not settled)

@@ -1,0 +1,138 @@
+"""Spectral steps, and the trial that chooses between them and curvature steps."""
+
+import pytest
+import torch
+from torch import nn
+
+from proxlin import Checkpoints, Problem, Ridge, minimize
+from proxlin.errors import InvalidInputError
+from proxlin.methods import Probed
+from proxlin.methods.contract import Budget
+from proxlin.methods.probed.spectral import SpectralMemory, orthogonal
+from proxlin.methods.probed.trial import new_trial
+from proxlin.terms.layout import Layout
+
+CURVATURE, FAST, SLOW = 0, 1, 2
+
+
+class CrashError(Exception):
+    """What ends a run here; a run does not catch it."""
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (3, 40), (40, 3)])
+def test_singular_values_become_alike(shape):
+    matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+    values = torch.linalg.svdvals(orthogonal(matrix)) / (0.2 * max(shape) ** 0.5)
+    assert float(values.min()) > 0.6
+    assert float(values.max()) < 1.3
+    u, _, v = torch.linalg.svd(matrix, full_matrices=False)
+    alignment = (orthogonal(matrix) * (u @ v)).sum() / orthogonal(matrix).norm() / (u @ v).norm()
+    assert float(alignment) > 0.97
+
+
+def test_a_slope_of_zero_moves_nothing():
+    layout = Layout(("weight", "bias"), ((2, 3), (2,)))
+    memory = SpectralMemory(0.01, torch.empty(0), torch.empty(0))
+    memory.begin(torch.zeros(8))
+    assert torch.equal(memory.direction(torch.zeros(8), layout), torch.zeros(8))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_moves_do_not_depend_on_the_scale_of_the_loss(scale):
+    layout = Layout(("weight", "bias"), ((2, 3), (2,)))
+    slopes = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
+    moves = []
+    for factor in (1.0, scale):
+        memory = SpectralMemory(0.01, torch.empty(0), torch.empty(0))
+        memory.begin(torch.zeros(8))
+        moves.append([memory.direction(factor * slope, layout) for slope in slopes][-1])
+    assert torch.allclose(*moves, rtol=1e-4, atol=1e-5)
+
+
+def played(budget, changes):
+    """The winner of a trial in which every batch says `changes[k]` of entrant k, and its turns."""
+    trial = new_trial(torch.zeros(3))
+    turns = []
+    while not trial.over:
+        if trial.comparing:
+            trial.compare([changes[number] for number in trial.playing])
+            if trial.decided:
+                trial.next_round(budget)
+            continue
+        number, steps = trial.playing[trial.turn], 0
+        while trial.begin_turn(budget):
+            steps += 1
+            budget.iteration += 1
+            if trial.turn_is_over(budget):
+                trial.end_turn(torch.zeros(3), torch.zeros(3), budget)
+                turns.append((number, steps))
+                break
+    return trial.playing[0], turns
+
+
+@pytest.mark.parametrize("winner", [CURVATURE, FAST, SLOW])
+@pytest.mark.parametrize("max_iter", [1_000, None])
+def test_the_entrant_that_lowers_the_loss_most_goes_on(winner, max_iter):
+    changes = [-1.0, -1.0, -1.0]
+    changes[winner] = -2.0
+    rival = FAST if winner == CURVATURE else winner
+    chosen, turns = played(Budget(None, max_iter), changes)
+    assert chosen == winner
+    assert [number for number, _ in turns] == [FAST, SLOW, CURVATURE, rival]
+    assert [steps for _, steps in turns] == pytest.approx([40, 40, 80, 80], abs=1)  # rounding
+
+
+def test_nan_never_wins():
+    winner, _ = played(Budget(None, 1_000), [1.0, float("nan"), -1.0])
+    assert winner == SLOW
+
+
+def test_small_budgets_are_not_spent_on_trials():
+    assert played(Budget(None, 200), [0.0, -1.0, -1.0]) == (CURVATURE, [])
+
+
+def net_problem(p=1.0):
+    """A net beyond what a dense curvature is for, on a curved truth with wrong targets."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(600, 6, generator=generator)
+    y = torch.sin(2 * x[:, :2]) + x[:, 2:4] * x[:, 4:]
+    y[:60] = 1e6
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 48), nn.Tanh(), nn.Linear(48, 32), nn.Tanh(), nn.Linear(32, 2))
+    return Problem(net, (x, y), p, regularizer=Ridge(1e-5))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_both_kinds_of_steps_and_the_trial_learn_in_spite_of_wrong_rows(p):
+    errors = {}
+    for kind in ("curvature", "auto"):
+        problem = net_problem(p)
+        minimize(problem, Probed(steps=kind, batch_size=64), max_seconds=None, max_iter=400)
+        rows = problem.row_losses(problem.theta())
+        errors[kind] = float(rows[60:].mean())
+    untrained = float(net_problem(p).row_losses(net_problem(p).theta())[60:].mean())
+    assert max(errors.values()) < 0.5 * untrained
+
+
+@pytest.mark.parametrize("stop", [20, 60, 150])  # in the first round, in the second, after both
+def test_a_trial_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, stop):
+    def crash(progress):
+        if progress.iteration >= stop:
+            raise CrashError
+
+    def run(callbacks=(), checkpoint=None):
+        settings = Probed(batch_size=64)
+        return minimize(
+            net_problem(), settings, max_seconds=None, max_iter=300, callbacks=callbacks,
+            checkpoint=checkpoint,
+        )  # fmt: skip
+
+    kept = Checkpoints(tmp_path, every_seconds=None, every_steps=7)
+    with pytest.raises(CrashError):
+        run([crash], kept)
+    assert torch.equal(run(checkpoint=kept).theta, run().theta)
+
+
+def test_the_kind_of_steps_is_refused_by_name():
+    with pytest.raises(InvalidInputError, match=r"Probed\(steps=...\)"):
+        Probed(steps="spectral")
