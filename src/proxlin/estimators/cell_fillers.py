@@ -108,16 +108,16 @@ class Fillers:
     high: Vector
 
     @classmethod
-    def fit(cls, z: Matrix, known: Mask, rank: int, *, strict: bool) -> Fillers:
+    def fit(cls, z: Matrix, observed: Mask, rank: int, *, strict: bool) -> Fillers:
         """Fit rows z, of which the known cells count."""
         trusted = inside(z)
-        factors = FactorModel.fit(z, known, rank, trusted=trusted, strict=strict)
-        seen = factors.explain(z, known, trusted=trusted)
+        factors = FactorModel.fit(z, observed, rank, trusted=trusted, strict=strict)
+        seen = factors.explain(z, observed, trusted=trusted)
         trusted = seen.weights > _TRUST
-        trusted[:, ~trusted.any(axis=0)] = known[:, ~trusted.any(axis=0)]
+        trusted[:, ~trusted.any(axis=0)] = observed[:, ~trusted.any(axis=0)]
         ranks = RankScores.fit(z, trusted)
-        scores = ranks.apply(np.where(known, z, 0.0))
-        rank_factors = FactorModel.fit(scores, known, rank, trusted=trusted, strict=strict)
+        scores = ranks.apply(np.where(observed, z, 0.0))
+        rank_factors = FactorModel.fit(scores, observed, rank, trusted=trusted, strict=strict)
         values = np.where(trusted, z, np.nan)
         complete = np.where(trusted, z, seen.expected)
         left = values - seen.expected
@@ -125,12 +125,12 @@ class Fillers:
         low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
         return cls(factors, ranks, rank_factors, index, values, left, low, high)
 
-    def guesses(self, z: Matrix, known: Mask) -> Matrix:
+    def guesses(self, z: Matrix, observed: Mask) -> Matrix:
         """(fillers, n, columns) what each cell may be, given the others of its row."""
-        seen = self.factors.explain(z, known, trusted=inside(z))
-        scores = self.ranks.apply(np.where(known, z, 0.0))
+        seen = self.factors.explain(z, observed, trusted=inside(z))
+        scores = self.ranks.apply(np.where(observed, z, 0.0))
         trusted = seen.weights > _TRUST
-        by_ranks = self.rank_factors.explain(scores, known, trusted=trusted).expected
+        by_ranks = self.rank_factors.explain(scores, observed, trusted=trusted).expected
         by_ranks = self.ranks.invert(by_ranks)
         complete = np.where(trusted, z, seen.expected)
         near = self.index.kneighbors(complete, return_distance=False)
@@ -148,8 +148,8 @@ class Fillers:
 
 def _middle_of_first(values: Matrix) -> Matrix:
     """The median over axis 1 of the first few values that are not NaN; NaN where there is none."""
-    known = ~np.isnan(values)
-    chosen = known & (known.cumsum(axis=1) <= _NEAREST)
+    observed = ~np.isnan(values)
+    chosen = observed & (observed.cumsum(axis=1) <= _NEAREST)
     ordered = np.sort(np.where(chosen, values, np.nan), axis=1)
     count = chosen.sum(axis=1, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=1)

@@ -49,7 +49,7 @@ class FactorModel:
     def fit(
         cls,
         z: Matrix,
-        known: Mask,
+        observed: Mask,
         rank: int,
         *,
         trusted: Mask,
@@ -57,12 +57,12 @@ class FactorModel:
         turns: int = _TURNS,
     ) -> FactorModel:
         """Fit rows whose columns have a scale of about 1; cells not `trusted` come in later."""
-        weights = (known & trusted).astype(np.float64)
-        z = np.where(known, z, 0.0)
+        weights = (observed & trusted).astype(np.float64)
+        z = np.where(observed, z, 0.0)
         model = cls._start(z, weights, rank, strict)
         for turn in range(turns):
             if turn >= _TRUSTING:
-                weights = model._explain(z, known, weights).weights
+                weights = model._explain(z, observed, weights).weights
             new = model._turn(z, weights)
             change = np.abs(np.log(new.noise / model.noise)).mean()
             model = new
@@ -82,14 +82,14 @@ class FactorModel:
         noise = np.maximum(variance - (loadings**2).sum(axis=1), 0.1 * variance)
         return cls(center, loadings, noise, strict)
 
-    def explain(self, z: Matrix, known: Mask, *, trusted: Mask) -> Explained:
+    def explain(self, z: Matrix, observed: Mask, *, trusted: Mask) -> Explained:
         """Each cell given the others of its row, of which odd ones count less."""
-        z, weights = np.where(known, z, 0.0), (known & trusted).astype(np.float64)
+        z, weights = np.where(observed, z, 0.0), (observed & trusted).astype(np.float64)
         for _ in range(_REWEIGHTINGS):
-            weights = self._explain(z, known, weights).weights
-        return self._explain(z, known, weights)
+            weights = self._explain(z, observed, weights).weights
+        return self._explain(z, observed, weights)
 
-    def _explain(self, z: Matrix, known: Mask, weights: Matrix) -> Explained:
+    def _explain(self, z: Matrix, observed: Mask, weights: Matrix) -> Explained:
         expected, surprise = np.empty_like(z), np.empty_like(z)
         for rows in self._chunks(len(z)):
             precision, inverse, codes = self._codes(z[rows], weights[rows])
@@ -98,13 +98,13 @@ class FactorModel:
             # Leaving a cell out of its own explanation: r / (1 - h), of variance noise / (1 - h).
             own = inverse.reshape(len(left), -1) @ self._products().T
             kept = np.maximum(1.0 - precision * own, 1e-6)
-            trust = np.where(known[rows], left, 0.0)
-            expected[rows] = np.where(known[rows], z[rows] - left / kept, fitted)
+            trust = np.where(observed[rows], left, 0.0)
+            expected[rows] = np.where(observed[rows], z[rows] - left / kept, fitted)
             surprise[rows] = trust / kept / np.sqrt(self.noise + own / kept)
         squares = (surprise / _WIDTH) ** 2
         # Both redescend. Strictly, many moderate errors cannot hide behind the noise they make.
         doubt = (1.0 + squares) ** 2 if self.strict else 1.0 + squares**2
-        return Explained(expected, surprise, known / doubt)
+        return Explained(expected, surprise, observed / doubt)
 
     def _turn(self, z: Matrix, weights: Matrix) -> FactorModel:
         """One expectation and one maximisation."""

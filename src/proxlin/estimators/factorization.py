@@ -21,7 +21,7 @@ from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor, read_codes, read_table
-from proxlin.exact.factorize import Cells, RowNorm, Stream, check_known, check_rank, check_size
+from proxlin.exact.factorize import Cells, RowNorm, Stream, check_observed, check_rank, check_size
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.fit_factors import (
     EmbeddedRows,
@@ -179,13 +179,13 @@ class RobustFactorization(
         They are pulled towards the medians of their columns as far as held-out cells prefer.
         """
         cells, embedded = self._embed(X)
-        if cells.known is None:
+        if cells.observed is None:
             return self._out(cells.values)
         filled = embedded.u @ self._basis()
         if self._bounds is not None:
             middle = self._bounds.middle.to(filled)
             filled = middle + self.shrinkage_ * (filled - middle)
-        return self._out(torch.where(cells.known, cells.values, filled))
+        return self._out(torch.where(cells.observed, cells.values, filled))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Minus the norm of each row's residual, as if no cell were missing: low for outliers."""
@@ -262,7 +262,7 @@ class RobustFactorization(
         self.shrinkage_ = 1.0
         free_rank = isinstance(self.n_components, str)
         free_alpha = isinstance(self.alpha, str) and self.robust == "rows"
-        incomplete = cells.known is not None
+        incomplete = cells.observed is not None
         smaller = min(cells.values.shape)
         if not free_rank and not (incomplete and self._bounds is not None):
             return self._rank(cells)
@@ -352,7 +352,7 @@ class RobustFactorization(
         table = read_table(self, X, reset=reset, allow_nan=True)
         dtype = torch.float32 if table.dtype == np.float32 else torch.float64
         cells = Cells.of(as_tensor(table, dtype=dtype, device=self._torch_device()))
-        check_known(cells, columns=reset)
+        check_observed(cells, columns=reset)
         check_size(cells)
         if self._non_negative and bool((cells.values < 0).any()):
             least = float(cells.values.min())

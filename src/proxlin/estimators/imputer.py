@@ -82,15 +82,15 @@ class RobustImputer(
             table = table[np.sort(rng.choice(len(table), _ROWS, replace=False))]
         self._units = ColumnUnits.fit(table)
         z = self._units.apply(table)
-        known = ~np.isnan(z)
-        z = np.where(known, z, 0.0)
-        held = _held_out(known, inside(z), rng)
-        shown = known & ~held
+        observed = ~np.isnan(z)
+        z = np.where(observed, z, 0.0)
+        held = _held_out(observed, inside(z), rng)
+        shown = observed & ~held
         self.n_factors_, strict = _choose_factors(z, shown, held)
         judged = Fillers.fit(z, shown, self.n_factors_, strict=strict)
         self._shares = _mixture(judged.guesses(z, shown)[:, held], z[held])
         self.weights_ = dict(zip(FILLERS, self._shares.tolist(), strict=True))
-        self._fillers = Fillers.fit(z, known, self.n_factors_, strict=strict)
+        self._fillers = Fillers.fit(z, observed, self.n_factors_, strict=strict)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -106,8 +106,8 @@ class RobustImputer(
 
     def _expected(self, table: Matrix) -> Matrix:
         z = self._units.apply(table)
-        known = ~np.isnan(z)
-        guesses = self._fillers.guesses(np.where(known, z, 0.0), known)
+        observed = ~np.isnan(z)
+        guesses = self._fillers.guesses(np.where(observed, z, 0.0), observed)
         return self._units.invert(np.tensordot(self._shares, guesses, axes=1))
 
     def _read(self, X: Any, *, reset: bool = False) -> Matrix:
@@ -122,10 +122,10 @@ class RobustImputer(
         return tags
 
 
-def _held_out(known: Mask, trusted: Mask, rng: np.random.Generator) -> Mask:
+def _held_out(observed: Mask, trusted: Mask, rng: np.random.Generator) -> Mask:
     """A share of the trusted cells, none that is one of the last two of its row or column."""
-    held = known & trusted & (rng.random(known.shape) < _HELD)
-    left = known & ~held
+    held = observed & trusted & (rng.random(observed.shape) < _HELD)
+    left = observed & ~held
     held[left.sum(1) < 2] = False
     held[:, left.sum(0) < 2] = False
     return held

@@ -216,9 +216,9 @@ class RobustPCA(
             return as_array(self._bounds.pull(cells).values)
         seed = drawn_seed(self.random_state)
         middle = self._bounds.middle
-        moved = Cells(cells.values - middle, cells.known, cells.max_bytes)
-        if cells.known is not None:
-            moved = Cells(moved.values * cells.known, cells.known, cells.max_bytes)
+        moved = Cells(cells.values - middle, cells.observed, cells.max_bytes)
+        if cells.observed is not None:
+            moved = Cells(moved.values * cells.observed, cells.observed, cells.max_bytes)
         norm = RowNorm(2.0, 0.0, False)
         bounds = Bounds(torch.zeros_like(middle), self._bounds.spread, self._bounds.reach)
         settings = FactorSettings(tol=1e-3, max_iter=50, seed=seed)
@@ -227,8 +227,8 @@ class RobustPCA(
         plane = u @ fit.v
         residual = ((moved.values - plane) / bounds.spread.to(plane)).abs()
         far = residual > 6.0
-        if cells.known is not None:
-            far |= ~cells.known
+        if cells.observed is not None:
+            far |= ~cells.observed
         rows = as_array(torch.where(far, plane, moved.values) + middle.to(plane))
         distance = np.linalg.norm(rows - as_array(plane + middle.to(plane)), axis=1)
         mostly_far = as_array(far.double().mean(1)) > 0.5
@@ -238,8 +238,8 @@ class RobustPCA(
         self._near_plane = ~(
             scale.flags(scale.scores(distance)) | limit.flags(limit.scores(length)) | mostly_far
         )
-        if cells.known is not None:  # cells that nobody measured make no row good
-            self._near_plane &= as_array(cells.known.double().mean(1)) > 0.3
+        if cells.observed is not None:  # cells that nobody measured make no row good
+            self._near_plane &= as_array(cells.observed.double().mean(1)) > 0.3
         # A cluster of wrong rows may own an axis of the plane: the closest half decides.
         plain = (rows - as_array(middle)) / as_array(self._bounds.spread)
         self._near_plane &= LeverageWeights.fit(plain, None, seed).weights(plain) > 0
@@ -314,14 +314,14 @@ class RobustPCA(
         middle = self._bounds.middle - torch.from_numpy(self._center)
         bounds = Bounds(middle, self._bounds.spread, np.inf)
         pulled = bounds.pull(cells)
-        if pulled is cells and cells.known is None:
+        if pulled is cells and cells.observed is None:
             return rows
         # By absolute residuals: a row has few wrong cells, whose squares would decide.
         rank = min(len(basis), rows.shape[1] // 2)
-        some = slice(None) if cells.known is not None else (pulled.values != cells.values).any(1)
+        some = slice(None) if cells.observed is not None else (pulled.values != cells.values).any(1)
         chosen = Cells(pulled.values[some], None, cells.max_bytes)
-        if cells.known is not None:
-            chosen = Cells(pulled.values, cells.known, cells.max_bytes)
+        if cells.observed is not None:
+            chosen = Cells(pulled.values, cells.observed, cells.max_bytes)
         plane = torch.zeros_like(chosen.values)
         if rank:
             norm = RowNorm(1.0, 0.0, False)
@@ -329,8 +329,8 @@ class RobustPCA(
         values = cells.values[some]
         residual = (values - plane).abs() / bounds.spread.to(plane)
         far = residual > 6.0
-        if cells.known is not None:
-            far |= ~cells.known
+        if cells.observed is not None:
+            far |= ~cells.observed
         filled = cells.values.clone()
         filled[some] = torch.where(far, plane, values)
         completed: Matrix = as_array(filled) + self._center

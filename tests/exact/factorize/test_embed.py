@@ -8,10 +8,10 @@ from proxlin.exact.factorize.absolute import least_absolute, lower_bound
 from tests.exact.factorize.plants import planted_cells
 
 
-def oracle(x, known, v, norm):
+def oracle(x, observed, v, norm):
     """The least value for one row, by a conic solver."""
     u = cp.Variable(len(v))
-    cells = known.nonzero().flatten().numpy()
+    cells = observed.nonzero().flatten().numpy()
     residual = u @ v.numpy()[:, cells] - x.numpy()[cells]
     value = cp.norm(residual, norm.p) + norm.alpha / 2 * cp.sum_squares(u)
     problem = cp.Problem(cp.Minimize(value), [u >= 0] if norm.non_negative else [])
@@ -29,7 +29,7 @@ def test_embeddings_reach_the_optimum_of_every_row(p, non_negative, alpha):
     found = embed(cells, plant.right, norm)
     values = found.losses + norm.penalty(found.u)
     expected = [
-        oracle(x, k, plant.right, norm) for x, k in zip(cells.values, cells.known, strict=True)
+        oracle(x, k, plant.right, norm) for x, k in zip(cells.values, cells.observed, strict=True)
     ]
     assert values.tolist() == pytest.approx(expected, rel=1e-6)
     assert float((found.gaps / values).max()) < 1e-7  # and says so itself
@@ -67,13 +67,13 @@ def test_the_bound_is_below_every_loss_even_far_from_the_optimum(p):
 def test_the_dual_point_is_feasible_and_zeros_are_exact():
     plant = planted_cells(n=60, m=30, rank=5, non_negative=True, noise=0.1)
     cells = Cells.of(plant.x)
-    known = cells.known.double()
-    u, y = least_absolute(cells.values, known, plant.right, non_negative=True)
+    observed = cells.observed.double()
+    u, y = least_absolute(cells.values, observed, plant.right, non_negative=True)
     assert float(y.abs().max()) <= 1
     assert float((y @ plant.right.T).min()) > -1e-8
-    assert float((y * (1 - known)).abs().max()) == 0
+    assert float((y * (1 - observed)).abs().max()) == 0
     assert int((u == 0).sum()) > 20
-    value = ((u @ plant.right - cells.values) * known).abs().sum(1)
+    value = ((u @ plant.right - cells.values) * observed).abs().sum(1)
     bound = lower_bound(cells.values, y, u, plant.right, alpha=0.0, non_negative=True)
     assert float(((value - bound) / value).max()) < 1e-8
 
@@ -90,8 +90,8 @@ def test_missing_cells_count_for_nothing(p):
     plant = planted_cells(n=5, m=30, rank=3, noise=0.1)
     cells = Cells.of(plant.x)
     losses = embed(cells, plant.right, RowNorm(p)).losses
-    for x, known, loss in zip(cells.values, cells.known, losses, strict=True):
-        alone = embed(Cells(x[known][None]), plant.right[:, known], RowNorm(p)).losses[0]
+    for x, observed, loss in zip(cells.values, cells.observed, losses, strict=True):
+        alone = embed(Cells(x[observed][None]), plant.right[:, observed], RowNorm(p)).losses[0]
         assert float(loss) == pytest.approx(float(alone), rel=1e-7)
 
 

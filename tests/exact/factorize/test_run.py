@@ -64,7 +64,7 @@ def test_convergence_is_claimed_only_where_neither_factor_can_gain(p):
     optimizer = torch.optim.Adam([v], lr=1e-3)
     for _ in range(150):
         optimizer.zero_grad()
-        residual = (found.u @ v - cells.values) * cells.known
+        residual = (found.u @ v - cells.values) * cells.observed
         (residual.abs() + 1e-12).pow(p).sum(1).pow(1 / p).mean().backward()
         optimizer.step()
     assert objective.value(found.u, v.detach()) > value * (1 - 1e-4)

@@ -37,14 +37,14 @@ class _Point:
 
 def least_absolute(
     x: Tensor,
-    known: Tensor | None,
+    observed: Tensor | None,
     basis: Tensor,
     *,
     alpha: float = 0.0,
     non_negative: bool = False,
     tolerance: float = 1e-9,
 ) -> tuple[Tensor, Tensor]:
-    """argmin_u ||known * (u V - x)||_1 + alpha/2 ||u||^2, u >= 0 if asked, and a dual point y.
+    """argmin_u ||observed * (u V - x)||_1 + alpha/2 ||u||^2, u >= 0 if asked, and a dual point y.
 
     |y| <= 1, and V y + alpha u is 0 to rounding (>= 0 where u >= 0 is asked), so that the loss
     cannot fall below what `lower_bound` makes of y. Rows stop at a relative gap of `tolerance`.
@@ -56,7 +56,7 @@ def least_absolute(
     # In units of the row and of the basis: u' = u size / scale, alpha' = alpha scale / size^2.
     problem = _Rows(
         x / scale,
-        torch.ones_like(x) if known is None else known.to(x.dtype),
+        torch.ones_like(x) if observed is None else observed.to(x.dtype),
         basis / size,
         distinct_products(basis / size),
         alpha * scale / size**2,
@@ -84,7 +84,7 @@ def least_absolute(
 @dataclass
 class _Rows:
     x: Tensor
-    known: Tensor
+    observed: Tensor
     basis: Tensor
     products: Tensor  # (m, r (r + 1) / 2) of the rows of the basis
     alpha: Tensor  # (B, 1)
@@ -93,7 +93,7 @@ class _Rows:
     def rows(self, chosen: Tensor) -> _Rows:
         return _Rows(
             self.x[chosen],
-            self.known[chosen],
+            self.observed[chosen],
             self.basis,
             self.products,
             self.alpha[chosen],
@@ -106,8 +106,10 @@ class _Rows:
         u = self.x.new_zeros(len(self.x), rank)
         if self.non_negative:
             u = u + 1.0 / rank
-        residual = (u @ self.basis - self.x) * self.known
-        slack = residual.abs().sum(-1, keepdim=True) / self.known.sum(-1, keepdim=True).clamp(min=1)
+        residual = (u @ self.basis - self.x) * self.observed
+        slack = residual.abs().sum(-1, keepdim=True) / self.observed.sum(-1, keepdim=True).clamp(
+            min=1
+        )
         slack = slack.clamp(min=1e-3)
         s = residual.clamp(min=0) + slack
         t = (-residual).clamp(min=0) + slack
@@ -131,7 +133,7 @@ class _Rows:
         return answer
 
     def _value(self, u: Tensor) -> Tensor:
-        residual = (u @ self.basis - self.x) * self.known
+        residual = (u @ self.basis - self.x) * self.observed
         return residual.abs().sum(-1) + 0.5 * (self.alpha * u.square()).sum(-1)
 
     def gap(self, q: _Point) -> tuple[Tensor, Tensor]:
@@ -144,7 +146,7 @@ class _Rows:
 
     def advance(self, q: _Point) -> tuple[_Point, Tensor]:
         """One predictor-corrector step; which rows could still move."""
-        w = self.known
+        w = self.observed
         over_a, over_b = 1 / (1 - q.y), 1 / (1 + q.y)
         primal = (self.x - q.u @ self.basis + q.s - q.t) * w
         dual = q.z - q.y @ self.basis.T - self.alpha * q.u
@@ -201,7 +203,7 @@ class _Rows:
 
     def _after(self, q: _Point, d: _Point, along: Tensor, across: Tensor) -> Tensor:
         """The sum of all products at these lengths."""
-        y, w = q.y + across * d.y, self.known
+        y, w = q.y + across * d.y, self.observed
         s, t = q.s + along * d.s, q.t + along * d.t
         total = ((s + t - y * (s - t)) * w).sum(-1, keepdim=True)
         return total + ((q.z + across * d.z) * (q.u + along * d.u)).sum(-1, keepdim=True)

@@ -39,8 +39,8 @@ class Bounds:
         n, m = cells.values.shape
         rows = cells.rows(slice(None, None, max(1, n * m // _QUANTILE_CELLS)))
         table = rows.values.double()
-        if rows.known is not None:
-            table = torch.where(rows.known, table, torch.nan)
+        if rows.observed is not None:
+            table = torch.where(rows.observed, table, torch.nan)
         middle = table.nanmedian(0).values.nan_to_num()
         away = table - middle
         quartiles = torch.nanquantile(away, torch.tensor([0.25, 0.75]).to(away), dim=0)
@@ -66,12 +66,12 @@ class Bounds:
         center = (self.middle if around is None else around).to(cells.values)
         away, inside, share = self._measure(cells, center)
         changed = (inside != away) | (share < 1)
-        if cells.known is not None:
-            changed &= cells.known
+        if cells.observed is not None:
+            changed &= cells.observed
         if not bool(changed.any()):
             return cells
         pulled = center + self.spread.to(center) * inside * share
-        return Cells(torch.where(changed, pulled, cells.values), cells.known, cells.max_bytes)
+        return Cells(torch.where(changed, pulled, cells.values), cells.observed, cells.max_bytes)
 
     def drop(self, cells: Cells, around: Tensor) -> Cells:
         """Rows without those that lie beyond the bounds of a factorisation, nor cells that do.
@@ -80,10 +80,12 @@ class Bounds:
         """
         away, inside, share = self._measure(cells, around.to(cells.values))
         rows = (share[:, 0] >= 1) | (share[:, 0] >= share[:, 0].quantile(2 / 3))
-        known = torch.ones_like(away, dtype=torch.bool) if cells.known is None else cells.known
-        kept = known & (inside == away)
-        few = 2 * kept[rows].sum(0) < known[rows].sum(0)
-        kept = torch.where(few, known, kept)
+        observed = (
+            torch.ones_like(away, dtype=torch.bool) if cells.observed is None else cells.observed
+        )
+        kept = observed & (inside == away)
+        few = 2 * kept[rows].sum(0) < observed[rows].sum(0)
+        kept = torch.where(few, observed, kept)
         rows &= kept.any(1)
         values = torch.where(kept, cells.values, 0.0)[rows]
         mask = None if bool(kept[rows].all()) else kept[rows]
@@ -93,11 +95,11 @@ class Bounds:
         """Residuals in units of their columns, the same bounded, and how much of a row counts."""
         away = (cells.values - center) / self.spread.to(center)
         inside = away.clamp(-_CELL, _CELL)
-        if cells.known is None:
+        if cells.observed is None:
             norms = inside.square().mean(1, keepdim=True).sqrt()
         else:
-            count = cells.known.sum(1, keepdim=True).clamp(min=1)
-            norms = ((inside.square() * cells.known).sum(1, keepdim=True) / count).sqrt()
+            count = cells.observed.sum(1, keepdim=True).clamp(min=1)
+            norms = ((inside.square() * cells.observed).sum(1, keepdim=True) / count).sqrt()
         if self.reach <= 0 or math.isinf(self.reach):
             return away, inside, torch.ones_like(norms)
         return away, inside, self.reach / norms.clamp(min=self.reach)

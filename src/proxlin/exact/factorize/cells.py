@@ -20,7 +20,7 @@ class Cells:
     """values (n, m) with 0 in missing cells; known (n, m) bool, or None if nothing is missing."""
 
     values: Tensor
-    known: Tensor | None = None
+    observed: Tensor | None = None
     max_bytes: int = 16 * 2**20  # for the temporaries of one chunk: small ones stay in the cache
 
     @classmethod
@@ -34,13 +34,13 @@ class Cells:
     @property
     def transposed(self) -> Cells:
         """The same with rows and columns exchanged."""
-        known = None if self.known is None else self.known.T.contiguous()
-        return Cells(self.values.T.contiguous(), known, self.max_bytes)
+        observed = None if self.observed is None else self.observed.T.contiguous()
+        return Cells(self.values.T.contiguous(), observed, self.max_bytes)
 
     def rows(self, chosen: Tensor | slice) -> Cells:
         """Some of the rows."""
-        known = None if self.known is None else self.known[chosen]
-        return Cells(self.values[chosen], known, self.max_bytes)
+        observed = None if self.observed is None else self.observed[chosen]
+        return Cells(self.values[chosen], observed, self.max_bytes)
 
     def chunks(self, rank: int) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
         """(rows, values, known as numbers) within `max_bytes` for steps of this rank."""
@@ -50,7 +50,7 @@ class Cells:
         for start in range(0, n, size):
             rows = slice(start, min(n, start + size))
             x = self.values[rows]
-            yield rows, x, None if self.known is None else self.known[rows].to(x.dtype)
+            yield rows, x, None if self.observed is None else self.observed[rows].to(x.dtype)
 
 
 def check_size(cells: Cells) -> None:
@@ -64,12 +64,12 @@ def check_size(cells: Cells) -> None:
         )
 
 
-def check_known(cells: Cells, *, columns: bool) -> None:
+def check_observed(cells: Cells, *, columns: bool) -> None:
     """Refuse rows, and if asked columns, without a single known cell."""
-    if cells.known is None:
+    if cells.observed is None:
         return
     for axis, name in ((1, "row"), (0, "column")) if columns else ((1, "row"),):
-        empty = (~cells.known.any(axis)).nonzero().flatten()
+        empty = (~cells.observed.any(axis)).nonzero().flatten()
         if len(empty):
             raise InvalidInputError(
                 f"X must have a known cell in every {name}; {len(empty)} {name}(s) hold only NaN,"
@@ -89,14 +89,14 @@ def column_norms(cells: Cells, u: Tensor, v: Tensor, p: float) -> Tensor:
     m = cells.values.shape[1]
     powers = torch.zeros(m, dtype=torch.float64, device=v.device)
     counts = torch.zeros_like(powers)
-    for rows, x, known in cells.chunks(len(v)):
+    for rows, x, observed in cells.chunks(len(v)):
         size = (u[rows] @ v - x).abs().double() ** p
-        if known is None:
+        if observed is None:
             powers += size.sum(0)
             counts += len(x)
         else:
-            powers += (size * known).sum(0)
-            counts += known.double().sum(0)
+            powers += (size * observed).sum(0)
+            counts += observed.double().sum(0)
     norms: Tensor = (powers / counts.clamp(min=1)) ** (1 / p)
     return norms
 
@@ -112,4 +112,4 @@ def column_scales(norms: Tensor, p: float) -> Tensor:
 def scaled(cells: Cells, scales: Tensor) -> Cells:
     """The same cells with column j times scales_j."""
     values = cells.values * scales.to(cells.values)
-    return Cells(values, cells.known, cells.max_bytes)
+    return Cells(values, cells.observed, cells.max_bytes)

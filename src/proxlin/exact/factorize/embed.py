@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proxlin.exact.factorize.absolute import least_absolute, lower_bound
 from proxlin.exact.factorize.cells import Cells
-from proxlin.exact.factorize.row_norm import RowNorm, known_part
+from proxlin.exact.factorize.row_norm import RowNorm, observed_part
 
 TOLERANCE = 1e-8  # relative duality gap of every row
 _EXACT = 1e-5  # of a row's norm: a smaller loss counts as one of this size
@@ -21,7 +21,7 @@ class Embedding:
     """U with the loss of every row and how far at most it is from the least one."""
 
     u: Tensor  # (n, r)
-    losses: Tensor  # (n,) ||known_i * (u_i V - x_i)||_p, float64
+    losses: Tensor  # (n,) ||observed_i * (u_i V - x_i)||_p, float64
     gaps: Tensor  # (n,) loss plus penalty minus a lower bound of its least value, float64
     unsolved: Tensor  # (n,) whether the gap exceeds twice the tolerance, of ||x_i||_p
 
@@ -34,7 +34,7 @@ def embed(
     tolerance: float = TOLERANCE,
     max_steps: int = 300,
 ) -> Embedding:
-    """argmin_u ||known_i * (u V - x_i)||_p + alpha/2 ||u||^2 for each row, u >= 0 if asked.
+    """argmin_u ||observed_i * (u V - x_i)||_p + alpha/2 ||u||^2 for each row, u >= 0 if asked.
 
     Rows stop when their duality gap is at most `tolerance` of their loss; those that run out of
     steps before are `unsolved`. Work is in float64, chunk by chunk.
@@ -45,8 +45,8 @@ def embed(
     losses = torch.empty(n, dtype=torch.float64, device=basis.device)
     gaps = torch.empty_like(losses)
     unsolved = torch.empty_like(losses, dtype=torch.bool)
-    for rows, x, known in cells.chunks(len(basis)):
-        mask = None if known is None else known.double()
+    for rows, x, observed in cells.chunks(len(basis)):
+        mask = None if observed is None else observed.double()
         if norm.p == 1:
             solution, bound = _absolute(x.double(), mask, v, norm, tolerance)
         else:
@@ -54,7 +54,7 @@ def embed(
                 x.double(), mask, v, norm, tolerance=tolerance, max_steps=max_steps
             )
         u[rows] = solution.to(u.dtype)
-        losses[rows] = norm.losses(known_part(solution @ v - x.double(), mask))
+        losses[rows] = norm.losses(observed_part(solution @ v - x.double(), mask))
         gaps[rows] = losses[rows] + norm.penalty(solution) - bound
         # Against the norm and not the loss: bounds of rows that almost fit are rounded most.
         unsolved[rows] = ~(gaps[rows] <= 2 * tolerance * norm.losses(x.double()))
@@ -62,10 +62,10 @@ def embed(
 
 
 def _absolute(
-    x: Tensor, known: Tensor | None, v: Tensor, norm: RowNorm, tolerance: float
+    x: Tensor, observed: Tensor | None, v: Tensor, norm: RowNorm, tolerance: float
 ) -> tuple[Tensor, Tensor]:
     u, y = least_absolute(
-        x, known, v, alpha=norm.alpha, non_negative=norm.non_negative, tolerance=tolerance
+        x, observed, v, alpha=norm.alpha, non_negative=norm.non_negative, tolerance=tolerance
     )
     bound = lower_bound(x, y, u, v, alpha=norm.alpha, non_negative=norm.non_negative)
     return u, bound.clamp(min=0)
@@ -73,7 +73,7 @@ def _absolute(
 
 def _weighted(
     x: Tensor,
-    known: Tensor | None,
+    observed: Tensor | None,
     v: Tensor,
     norm: RowNorm,
     *,
@@ -88,7 +88,7 @@ def _weighted(
     floor = torch.zeros_like(size)
     active = torch.arange(len(x), device=x.device)
     for step in range(max_steps):
-        rows, mask = x[active], None if known is None else known[active]
+        rows, mask = x[active], None if observed is None else observed[active]
         solution, residual, below = norm.step(
             rows, mask, v, u[active], residual=residual, weights=weights, bounded=True
         )

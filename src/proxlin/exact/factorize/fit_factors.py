@@ -62,9 +62,9 @@ def embed_rows(cells: Cells, v: Tensor, norm: RowNorm, scales: Tensor | None) ->
 def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:
     """||r_i||_p (m / number of known cells)^(1/p): a row is no better for having fewer cells."""
     losses = Objective(cells, norm).row_losses(u, v)
-    if cells.known is None:
+    if cells.observed is None:
         return losses
-    share = cells.known.double().mean(1)
+    share = cells.observed.double().mean(1)
     filled: Tensor = losses / share ** (1 / norm.p)
     return filled
 

@@ -51,10 +51,12 @@ def choose(
     chosen = sample_rows(len(cells.values), _ROWS, generator)
     cells = cells if chosen is None else cells.rows(chosen)
     values = cells.values
-    known = torch.ones_like(values, dtype=torch.bool) if cells.known is None else cells.known
-    held = _hold_out(known, generator)
+    observed = (
+        torch.ones_like(values, dtype=torch.bool) if cells.observed is None else cells.observed
+    )
+    held = _hold_out(observed, generator)
     spread, middle = bounds.spread.to(values), bounds.middle.to(values)
-    kept = Cells(torch.where(held, 0.0, values), known & ~held, cells.max_bytes)
+    kept = Cells(torch.where(held, 0.0, values), observed & ~held, cells.max_bytes)
     target = ((values - middle) / spread)[held]
     best = Choice(ranks[0], alphas[0], 1.0, torch.inf)
     for rank in ranks:
@@ -75,11 +77,11 @@ def _error(residual: Tensor) -> float:
     return float(residual.abs().clamp(max=12.0).double().mean()) if len(residual) else 0.0
 
 
-def _hold_out(known: Tensor, generator: torch.Generator) -> Tensor:
+def _hold_out(observed: Tensor, generator: torch.Generator) -> Tensor:
     """A share of the known cells, none that is the last of its row or column but two."""
-    draw = torch.rand(known.shape, generator=generator).to(known.device)
-    held = known & (draw < _SHARE)
-    left = known & ~held
+    draw = torch.rand(observed.shape, generator=generator).to(observed.device)
+    held = observed & (draw < _SHARE)
+    left = observed & ~held
     held[left.sum(1) < 2] = False
     held[:, left.sum(0) < 2] = False
     return held

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from proxlin.exact.factorize.absolute import least_absolute, lower_bound
-from proxlin.exact.factorize.row_norm import known_part
+from proxlin.exact.factorize.row_norm import observed_part
 from proxlin.exact.factorize.sweep import ColumnEquations, Objective, descend_basis
 from proxlin.prox import dual_exponent
 from proxlin.prox import norm as lp_norm
@@ -41,9 +41,11 @@ def _absolute(objective: Objective, u: Tensor, v: Tensor, tolerance: float) -> t
     for start in range(0, m, block):
         columns = slice(start, min(m, start + block))
         x = cells.values[:, columns].T.double().contiguous()
-        known = None if cells.known is None else cells.known[:, columns].T.double().contiguous()
+        observed = (
+            None if cells.observed is None else cells.observed[:, columns].T.double().contiguous()
+        )
         solution, y = least_absolute(
-            x, known, rows, alpha=ridge, non_negative=norm.non_negative, tolerance=tolerance
+            x, observed, rows, alpha=ridge, non_negative=norm.non_negative, tolerance=tolerance
         )
         target[:, columns] = solution.T.to(v.dtype)
         total += float(
@@ -64,9 +66,9 @@ def _weighted(
     reached = value
     for _ in range(_STEPS):
         equations = ColumnEquations(len(v), m, v)
-        for rows, x, known in cells.chunks(len(v)):
-            residual = known_part(u[rows] @ v - x, known)
-            equations.add(x, known, u[rows], norm.weights(residual, level))
+        for rows, x, observed in cells.chunks(len(v)):
+            residual = observed_part(u[rows] @ v - x, observed)
+            equations.add(x, observed, u[rows], norm.weights(residual, level))
         target = equations.solve(v, ridge=norm.alpha * n / m, non_negative=norm.non_negative)
         new_bound = _bound(objective, u, v, target, level)
         stuck = new_bound - bound < _RISE * (value - new_bound)
@@ -86,9 +88,9 @@ def _bound(objective: Objective, u: Tensor, v: Tensor, target: Tensor, level: Te
     norm = objective.norm
     inner, longest = 0.0, 1.0
     slope = torch.zeros_like(v, dtype=torch.float64)  # U^T Y
-    for rows, x, known in objective.cells.chunks(len(v)):
-        weights = norm.weights(known_part(u[rows] @ v - x, known), level)
-        y = weights * known_part(u[rows] @ target - x, known)
+    for rows, x, observed in objective.cells.chunks(len(v)):
+        weights = norm.weights(observed_part(u[rows] @ v - x, observed), level)
+        y = weights * observed_part(u[rows] @ target - x, observed)
         longest = max(longest, float(lp_norm(y, p=dual_exponent(norm.p)).max()))
         inner += float((y * x).sum(dtype=torch.float64))
         slope += (u[rows].T @ y).double()

@@ -18,7 +18,7 @@ _HALVINGS = 8  # of a step that raised the loss, before the row stays where it i
 
 @dataclass(frozen=True)
 class RowNorm:
-    """u -> ||known * (u V - x)||_p + alpha/2 ||u||_2^2 for each row, u free or u >= 0."""
+    """u -> ||observed * (u V - x)||_p + alpha/2 ||u||_2^2 for each row, u free or u >= 0."""
 
     p: float = 1.0
     alpha: float = 0.0
@@ -60,7 +60,7 @@ class RowNorm:
     def step(
         self,
         x: Tensor,
-        known: Tensor | None,
+        observed: Tensor | None,
         basis: Tensor,
         u: Tensor,
         *,
@@ -74,12 +74,12 @@ class RowNorm:
         orthogonal to the basis, a dual point: min_u ||u V - x||_p >= -<y, x> once ||y||_q <= 1.
         """
         value = self.losses(residual) + self.penalty(u)
-        w = weights.expand_as(x) if known is None else weights * known
+        w = weights.expand_as(x) if observed is None else weights * observed
         grams = weighted_grams(w, basis) if not _alike(w) else _shared_gram(w, basis)
         if self.alpha > 0:
             grams = grams + self.alpha * torch.eye(len(basis), dtype=x.dtype, device=x.device)
         target = minimize_quadratics(grams, (w * x) @ basis.T, u, non_negative=self.non_negative)
-        aim = known_part(target @ basis - x, known)
+        aim = observed_part(target @ basis - x, observed)
         bound = self._lower_bound(x, basis, w * aim, target) if bounded else None
         u, residual = self._descend(u, target, residual, aim, value)
         return u, residual, bound
@@ -116,9 +116,9 @@ class RowNorm:
         return torch.where(keep, u, tried), torch.where(keep, residual, left)
 
 
-def known_part(residual: Tensor, known: Tensor | None) -> Tensor:
+def observed_part(residual: Tensor, observed: Tensor | None) -> Tensor:
     """The residual with 0 in the cells that are missing."""
-    return residual if known is None else residual * known
+    return residual if observed is None else residual * observed
 
 
 def _alike(w: Tensor) -> bool:

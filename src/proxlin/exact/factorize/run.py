@@ -60,7 +60,7 @@ def factorize(
     start: Tensor | None = None,
     callbacks: Iterable[Callback] = (),
 ) -> Factors:
-    """argmin_{U, V} (1/n) sum_i ||known_i * (u_i V - x_i)||_p + alpha/2 (||U||^2/n + ||V||^2/m).
+    """argmin_{U, V} (1/n) sum_i ||observed_i * (u_i V - x_i)||_p + alpha/2 (||U||^2/n + ||V||^2/m).
 
     Both factors are >= 0 if `norm.non_negative`. No sweep raises the objective. The run has
     converged when neither factor alone could lower the objective by more than `tol` of it, which
@@ -191,9 +191,9 @@ def first_state(objective: Objective, basis: Tensor) -> _State:
     """Embeddings by least squares, and a floor as large as the residuals."""
     u = basis.new_zeros(objective.shape[0], len(basis))
     squares = RowNorm(2.0, objective.norm.alpha, objective.norm.non_negative)
-    for rows, x, known in objective.cells.chunks(len(basis)):
+    for rows, x, observed in objective.cells.chunks(len(basis)):
         u[rows] = squares.step(
-            x, known, basis, u[rows], residual=-x, weights=torch.ones_like(x[:, :1])
+            x, observed, basis, u[rows], residual=-x, weights=torch.ones_like(x[:, :1])
         )[0]
     floor = max(objective.scale(u, basis), torch.finfo(basis.dtype).tiny ** 0.25)
     return _State(u, basis, objective.value(u, basis), floor)

@@ -44,15 +44,15 @@ def leading_directions(
 
 def _clipped(cells: Cells, clip: float) -> Tensor:
     table = cells.values
-    if cells.known is not None:
-        table = torch.where(cells.known, table, torch.nan)
+    if cells.observed is not None:
+        table = torch.where(cells.observed, table, torch.nan)
     middle = table.nanmedian(0).values.nan_to_num()
     distance = (table - middle).abs()
     spread = _NORMAL_MAD * distance.nanmedian(0).values.nan_to_num()
     # A column that is mostly one value has no MAD.
     spread = torch.where(spread > 0, spread, distance.nanmean(0).nan_to_num())
-    if cells.known is not None:
-        table = torch.where(cells.known, table, middle)
+    if cells.observed is not None:
+        table = torch.where(cells.observed, table, middle)
     table = torch.clamp(table, middle - clip * spread, middle + clip * spread)
     norms = torch.linalg.vector_norm(table, dim=1, keepdim=True)
     limit = 2 * norms.median()

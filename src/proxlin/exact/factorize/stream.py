@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proxlin.exact.factorize.cells import Cells, column_norms, column_scales, scaled
-from proxlin.exact.factorize.row_norm import RowNorm, known_part
+from proxlin.exact.factorize.row_norm import RowNorm, observed_part
 from proxlin.exact.factorize.run import factorize, first_state
 from proxlin.exact.factorize.sweep import ColumnEquations, Objective
 
@@ -60,9 +60,9 @@ class Stream:
         share = (1 - 1 / self.chunks) ** _MEMORY
         self.equations.decay(share)
         self.rows = share * self.rows + len(u)
-        for rows, x, known in cells.chunks(len(self.v)):
-            residual = known_part(u[rows] @ self.v - x, known)
-            self.equations.add(x, known, u[rows], self._weights(residual, floor))
+        for rows, x, observed in cells.chunks(len(self.v)):
+            residual = observed_part(u[rows] @ self.v - x, observed)
+            self.equations.add(x, observed, u[rows], self._weights(residual, floor))
         if self.by_column:
             powers = column_norms(cells, u, self.v, self.norm.p) ** self.norm.p
             kept = share if self.columns is not None else 0.0
@@ -90,11 +90,11 @@ def _embed_roughly(objective: Objective, basis: Tensor) -> tuple[Tensor, Tensor]
     state = first_state(objective, basis)
     u, norm = state.u, objective.norm
     level = basis.new_tensor(state.floor)
-    for rows, x, known in objective.cells.chunks(len(basis)):
-        residual = known_part(u[rows] @ basis - x, known)
+    for rows, x, observed in objective.cells.chunks(len(basis)):
+        residual = observed_part(u[rows] @ basis - x, observed)
         for share in _FLOORS if norm.p != 2 or norm.alpha > 0 else ():
             weights = norm.weights(residual, share * level)
             u[rows], residual, _ = norm.step(
-                x, known, basis, u[rows], residual=residual, weights=weights
+                x, observed, basis, u[rows], residual=residual, weights=weights
             )
     return u, _FLOORS[-1] * level

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from proxlin.exact.factorize.cells import Cells
 from proxlin.exact.factorize.quadratics import minimize_quadratics, weighted_grams
-from proxlin.exact.factorize.row_norm import RowNorm, known_part
+from proxlin.exact.factorize.row_norm import RowNorm, observed_part
 
 _HALVINGS = 8  # of a step of the basis that raised the objective, before it stays
 
 
 @dataclass(frozen=True)
 class Objective:
-    """(1/n) sum_i ||known_i * (u_i V - x_i)||_p + alpha/2 (||U||^2 / n + ||V||^2 / m)."""
+    """(1/n) sum_i ||observed_i * (u_i V - x_i)||_p + alpha/2 (||U||^2 / n + ||V||^2 / m)."""
 
     cells: Cells
     norm: RowNorm
@@ -28,17 +28,17 @@ class Objective:
         return n, m
 
     def row_losses(self, u: Tensor, v: Tensor) -> Tensor:
-        """||known_i * (u_i V - x_i)||_p for each row, float64."""
+        """||observed_i * (u_i V - x_i)||_p for each row, float64."""
         losses = torch.empty(self.shape[0], dtype=torch.float64, device=u.device)
-        for rows, x, known in self.cells.chunks(len(v)):
-            losses[rows] = self.norm.losses(known_part(u[rows] @ v - x, known)).double()
+        for rows, x, observed in self.cells.chunks(len(v)):
+            losses[rows] = self.norm.losses(observed_part(u[rows] @ v - x, observed)).double()
         return losses
 
     def column_sums(self, u: Tensor, v: Tensor) -> Tensor:
-        """sum_i |known_ij (u_i V - x_i)_j| for each column, float64: the parts of f at p = 1."""
+        """sum_i |observed_ij (u_i V - x_i)_j| for each column, float64: the parts of f at p = 1."""
         sums = torch.zeros(self.shape[1], dtype=torch.float64, device=u.device)
-        for rows, x, known in self.cells.chunks(len(v)):
-            sums += known_part(u[rows] @ v - x, known).abs().sum(0).double()
+        for rows, x, observed in self.cells.chunks(len(v)):
+            sums += observed_part(u[rows] @ v - x, observed).abs().sum(0).double()
         return sums
 
     def penalty(self, u: Tensor, v: Tensor) -> float:
@@ -58,7 +58,7 @@ class Objective:
         if self.norm.p >= 2:
             return float(self.row_losses(u, v).mean())
         n, m = self.shape
-        count = n * m if self.cells.known is None else int(self.cells.known.sum())
+        count = n * m if self.cells.observed is None else int(self.cells.observed.sum())
         return float(self.column_sums(u, v).sum()) / max(count, 1)
 
 
@@ -69,9 +69,9 @@ class ColumnEquations:
         self.grams = like.new_zeros(columns, rank, rank)
         self.linear = like.new_zeros(columns, rank)
 
-    def add(self, x: Tensor, known: Tensor | None, u: Tensor, weights: Tensor) -> None:
+    def add(self, x: Tensor, observed: Tensor | None, u: Tensor, weights: Tensor) -> None:
         """Add rows with their weights (B, m) or (B, 1)."""
-        w = weights if known is None else weights * known
+        w = weights if observed is None else weights * observed
         if w.shape[1] == 1:
             self.grams += (u.T * w.T) @ u  # one for all columns
         else:
@@ -108,11 +108,13 @@ def update_rows(objective: Objective, u: Tensor, v: Tensor, floor: float) -> Row
     new, level, total = torch.empty_like(u), u.new_tensor(floor), 0.0
     equations = ColumnEquations(len(v), m, v)
     sums = torch.zeros(m, dtype=torch.float64, device=v.device) if norm.p == 1 else None
-    for rows, x, known in objective.cells.chunks(len(v)):
-        residual = known_part(u[rows] @ v - x, known)
+    for rows, x, observed in objective.cells.chunks(len(v)):
+        residual = observed_part(u[rows] @ v - x, observed)
         weights = norm.weights(residual, level)
-        new[rows], residual, _ = norm.step(x, known, v, u[rows], residual=residual, weights=weights)
-        equations.add(x, known, new[rows], norm.weights(residual, level))
+        new[rows], residual, _ = norm.step(
+            x, observed, v, u[rows], residual=residual, weights=weights
+        )
+        equations.add(x, observed, new[rows], norm.weights(residual, level))
         if sums is not None:
             sums += residual.abs().sum(0).double()
         else:
