@@ -16,7 +16,6 @@ from sklearn.utils.extmath import randomized_svd
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 _DIRECTIONS = 250  # along which rows are compared with the median
 _STEPS = 30  # concentration steps; each lowers the determinant, and they soon stop

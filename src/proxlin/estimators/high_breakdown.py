@@ -60,7 +60,7 @@ class RobustFit:
 def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int) -> RobustFit:
     """What most of the rows that are `near` say, and those others that fit it.
 
-    Rows far out in their features are judged by how well the others foretell them, in deviations
+    Rows far out in their features are judged by how well the others predict them, in deviations
     that grow with their distance: good ones are worth much, bad ones must not judge themselves.
     """
     fit = _efficient_fit(rows, near, seed)
@@ -73,7 +73,7 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
         if not passed.any():
             break
         wider = _least_squares(rows, (fit.trust > 0) | passed)
-        if _foretold(rows, passed, fit, wider):
+        if _predicted_by_others(rows, passed, fit, wider):
             admitted = admitted | passed
             fit = _kept_fit(rows, admitted, wider)
     return fit
@@ -179,7 +179,7 @@ def _least_squares(
     return RobustFit(coef, float(np.sqrt(variance)), trust, spread, freedom, cut=cut)
 
 
-def _foretold(
+def _predicted_by_others(
     rows: RegressionRows, passed: NDArray[np.bool_], before: RobustFit, wider: RobustFit
 ) -> bool:
     """Whether rows that pass one by one also do together: Chow's (1960) test of predictions.

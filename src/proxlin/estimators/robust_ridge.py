@@ -1,8 +1,8 @@
 """Robust ridge regression for tables with about as many features as rows, or more.
 
 There a fit can follow every row, so that its residuals say nothing. Each row is judged by what
-the others foretell for it instead: the leave-one-out residual r_i / (1 - h_i) of a weighted ridge,
-which comes without another fit. Rows that the others do not foretell lose their weight, and the
+the others predict for it instead: the leave-one-out residual r_i / (1 - h_i) of a weighted ridge,
+which comes without another fit. Rows that the others do not predict lose their weight, and the
 strength of the ridge is the one whose leave-one-out residuals have the least tau-scale, both in
 turns (cross-validation as in Allen 1974, made robust).
 """

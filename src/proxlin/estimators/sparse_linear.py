@@ -3,7 +3,7 @@
 The table is never made dense nor centred. The least absolute residuals are found first, by squares
 reweighted from the median of the targets on, where rows that are far off weigh next to nothing; a
 bisquare fit at a scale that half of the rows cannot move follows. Rows with a cell far beyond those
-of its column have no say until the others foretell them.
+of its column have no say until the others predict them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def activations_of_a_row(problem: Problem) -> int:
 class GradientNoise:
     """Noise over signal of the slopes of batches, and the batch size that follows from it.
 
-    Both are measured by what a Newton step along them foretells: noise is what half the difference
+    Both are measured by what a Newton step along them predicts: noise is what half the difference
     between the slopes of two halves promises, signal what the running average of slopes does.
     """
 

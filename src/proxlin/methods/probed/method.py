@@ -186,7 +186,7 @@ class Probed:
         if problem.penalty.box is not None:  # the sum of a point and a move may be off by a bit
             state.theta = problem.penalty.project(state.theta)
         if measuring:
-            # Damping is no curvature of the loss: its share of the form foretells nothing. That
+            # Damping is no curvature of the loss: its share of the form predicts nothing. That
             # of averaged steps is as old as their factor, and taking it out there gained nothing.
             damped = self._damping(state) * float(move @ move) if state.whole else 0.0
             predicted = float(probe.gradient @ move) + 0.5 * (form - damped)

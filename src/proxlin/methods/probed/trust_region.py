@@ -1,4 +1,4 @@
-"""The trust region of the probed method: how far a quadratic is believed, from what it foretold."""
+"""The trust region of the probed method: how far the quadratic is trusted, by its predictions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TrustRegion:
     ) -> bool:
         """Adapt to a step of quadratic form s^T A s; False says to take it back.
 
-        A loss that fell far more than foretold counts as badly told too: the quadratic does not
+        A loss that fell far more than predicted is a bad prediction, too: the quadratic does not
         hold there, and such leaps end in dead units. `loss` is the scale of changes; those below a
         millionth of it, or below the rounding of what was measured, say nothing.
         """
