@@ -152,6 +152,14 @@ def test_good_rows_far_out_are_kept_and_bad_ones_are_not():
     assert bad.outliers_[:10].mean() >= 0.9
 
 
+def test_a_line_through_the_origin_needs_no_intercept():
+    x, y, coef, bad = planted(200, 3, 0.2, "clustered")
+    model = RobustRegressor(fit_intercept=False).fit(x, y)
+    assert model.intercept_ == 0.0
+    np.testing.assert_allclose(model.coef_, coef, atol=0.3)
+    assert model.outliers_[bad].all()
+
+
 def test_targets_that_are_mostly_zero_fall_back_with_a_remark():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))

@@ -102,7 +102,7 @@ def fit_robust_linear(
     design = columns if basis is None else columns @ basis
     if intercept:
         design = np.column_stack([np.ones(len(x)), design])
-        fits, fallen = [], 0
+    fits, fallen = [], 0
     for column in y.T:
         size = _typical(column, count)
         rows = RegressionRows(design, np.asarray(column / size, dtype=np.float64), count, watch)
