@@ -5,7 +5,7 @@ import matplotlib.image
 import pytest
 
 from proxlin.report import write_picture
-from proxlin.report.drawing import page_svg, svg_bytes
+from proxlin.report.drawing import page_svg, panel, plain_ticks, svg_bytes
 from proxlin.report.palette import VARIABLES
 from tests.report.samples import curve, image
 
@@ -44,3 +44,15 @@ def test_nothing_of_a_picture_reaches_the_rest_of_the_page():
     assert root.get("role") == "img"
     assert not {"style", "script", "metadata"} & {e.tag.rsplit("}")[-1] for e in root.iter()}
     assert root.get("viewBox")
+
+
+@pytest.mark.parametrize(("top", "expected"), [(3.2, ["2", "4"]), (1e6, ["10", "1,000,000"])])
+def test_symmetric_logarithms_have_plain_ticks(top, expected):
+    figure, axes = panel()
+    axes.plot([0, 1], [-1, top])
+    axes.set_yscale("symlog", linthresh=7.0)
+    plain_ticks(axes.xaxis, axes.yaxis)
+    figure.draw_without_rendering()
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    assert set(expected) <= set(shown)
+    assert not any("10^" in text or "times" in text for text in shown)

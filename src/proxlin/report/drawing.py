@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter
 
 from proxlin.report.figure_text import show_figure
 from proxlin.report.palette import MUTED, VARIABLES
@@ -53,7 +53,10 @@ def plain_ticks(*axes: Axis) -> None:
         if decades > 1:
             steps = (1.0, 2.0, 5.0) if decades < 3 else (1.0,)
             axis.set_major_locator(LogLocator(subs=steps))
-        elif axis.get_scale() != "symlog":
+        elif (linear := getattr(axis.get_transform(), "linthresh", np.inf)) < max(-low, high):
+            powers = 10.0 ** np.arange(np.ceil(np.log10(linear)), 17)
+            axis.set_major_locator(FixedLocator([*-powers, 0.0, *powers]))
+        else:
             axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axis.set_major_formatter(lambda value, _: show_figure(value, 6))
         axis.set_minor_formatter(NullFormatter())

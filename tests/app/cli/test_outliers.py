@@ -25,7 +25,7 @@ def test_cells_of_numbers_are_written_as_numbers_whatever_the_table_wrote(run, t
     assert written["got"].to_dict() == {row: cell["got"] for row, cell in cells.items()}
     assert written["expected"].dtype == float
     _, out, _ = run("outliers", *arguments)
-    assert f"{frame['price'][5]:.2f}" in out
+    assert f"{frame['price'][5]:,.2f}" in out
 
 
 def test_csv_and_json_at_once_are_refused_before_the_work(run, tmp_path):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import FixedFormatter
 
 from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.estimators import RobustRegressor
 from proxlin.estimators.diagnostics import diagnose, panels
 from proxlin.estimators.robust_scale import INNER
-from proxlin.report.drawing import panel
+from proxlin.report.drawing import panel, plain_ticks
 from proxlin.report.parts import Picture
 
 _MOST_TARGETS = 2
@@ -24,6 +25,8 @@ def diagnostics(summary: FitSummary) -> Picture:
         for draw in panels(_rows(summary, number), INNER):
             figure, axes = panel()
             draw(axes)
+            named = isinstance(axes.xaxis.get_major_formatter(), FixedFormatter)
+            plain_ticks(*([] if named else [axes.xaxis]), axes.yaxis)
             if len(summary.fitted.tested.encoding.targets) > 1:
                 axes.set_title(f"{column.name[:30]}: {axes.get_title()}", fontsize=10)
             figures.append(figure)

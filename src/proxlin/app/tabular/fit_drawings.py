@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from proxlin.app.tabular.additive import AdditiveModel, Ramps
@@ -161,7 +161,6 @@ def score_drawing(judged: Judgement, rows: NDArray[Any], cutoff: float) -> Pictu
     axes.axhline(cutoff, color=ORANGE, linewidth=0.8, linestyle="--")
     if np.nanmax(judged.scores[some], initial=0.0) > 4 * cutoff:
         axes.set_yscale("symlog", linthresh=2 * cutoff)
-        axes.yaxis.set_major_locator(FixedLocator([0, *(10.0**k for k in range(1, 16))]))
     axes.legend(loc="best", fontsize=8, frameon=False)
     plain_ticks(axes.xaxis, axes.yaxis)
     thinned = "" if len(some) == len(rows) else f" Of {len(rows):,} rows {len(some):,} are drawn."

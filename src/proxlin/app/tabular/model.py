@@ -20,7 +20,7 @@ from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.state import Saveable
 from proxlin.problem.loss import RowLoss
-from proxlin.report.figure_text import show_plain
+from proxlin.report.figure_text import show_figure
 
 _CELLS_SHOWN = 3  # of a row: the worst, and others more than a deviation off
 _REACH = 4.0  # robust deviations; an autoencoder is shown farther cells as if they lay there
@@ -223,7 +223,7 @@ class OddCell:
     def texts(self) -> tuple[str, str]:
         """Expected with four digits, and what was found with those it had."""
         expected, got = (
-            content if isinstance(content, str) else show_plain(content, digits)
+            content if isinstance(content, str) else show_figure(content, digits)
             for content, digits in ((self.expected, 4), (self.got, 9))
         )
         return expected, got
