@@ -73,6 +73,12 @@ def test_huge_cells_are_named_and_do_no_harm(line):
     assert "count as the outermost usual" in told(line)
 
 
+def test_targets_of_two_values_and_with_many_zeros(line):
+    assert "no classifier" in told({**line, "y": np.where(line["x"] > 0, "yes", "no")})
+    spent = np.where(np.arange(300) % 5 < 2, 0.0, np.exp(line["x"]))
+    assert "% of the training rows have 0 for 'y'" in told({**line, "y": spent})
+
+
 def test_rows_in_the_order_of_time(line):
     line["y"] += 2 * np.sin(np.arange(300) / 30)
     assert "in the same direction" in told(line, model="linear")

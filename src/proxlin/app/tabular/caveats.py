@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from proxlin.app.tabular.columns import NumberColumn
+from proxlin.app.tabular.columns import NumberColumn, show_number
 from proxlin.app.tabular.fitting import Fitted
+from proxlin.app.tabular.folds import FREQUENT
 from proxlin.app.tabular.model import Judgement
 from proxlin.app.tabular.yardsticks import BOOSTING, HUBER, MIDDLE, MODEL, ColumnError
 from proxlin.report.figure_text import show_figure
@@ -14,6 +15,7 @@ from proxlin.report.figure_text import show_figure
 _MANY = 0.2  # share of outliers from which on the model may be wrong rather than the rows
 _MORE = 0.1  # by which twice the share may be exceeded among test rows
 _BETTER = 0.95  # of the median's error, above which nothing was learned
+_TOO_FEW = 10  # test rows, below which a share of them says nothing
 _FEW_TESTED = 20  # test rows, below which one row more or less changes the errors
 _FEW_TRAINED = 30  # training rows, below which their middling error is itself uncertain
 _ENOUGH_TESTED = 50  # test rows, from which on two predictors can be told apart
@@ -31,6 +33,7 @@ def caveats(
     return [
         *_few_rows(fitted),
         *_far_cells(fitted),
+        *_frequent_values(fitted),
         *_leaks(fitted, trained),
         *_learned_nothing(fitted, errors),
         *_beaten(fitted, errors),
@@ -52,6 +55,27 @@ def _few_rows(fitted: Fitted) -> list[str]:
             f"Outlier scores compare rows with {trained} training row(s): with fewer than"
             f" {_FEW_TRAINED} they are rough, and a verdict near the cut-off says little."
         )
+    return sentences
+
+
+def _frequent_values(fitted: Fitted) -> list[str]:
+    """Targets of two values, and targets of which one value is frequent."""
+    sentences = []
+    for target, values in zip(fitted.model.encoding.targets, fitted.train.targets.T, strict=True):
+        different, counts = np.unique(values, return_counts=True)
+        name, share = target.name, counts.max() / len(values)
+        if len(different) == 2:
+            sentences.append(
+                f"{name!r} has two values: it is predicted as a number between them, as a rule near"
+                " the likelier one. This is no classifier and gives no probabilities."
+            )
+        elif share > FREQUENT and len(different) > _FEW_VALUES:
+            often = show_number(float(different[counts.argmax()]), target.reading)
+            sentences.append(
+                f"{share:.0%} of the training rows have {often} for {name!r}: one model has to say"
+                " both whether it is something else and how much. Two models, one of them for the"
+                " other rows alone, may say more."
+            )
     return sentences
 
 
@@ -164,7 +188,7 @@ def _shares(fitted: Fitted, trained: Judgement, tested: Judgement) -> list[str]:
             f"{train:.0%} of the training rows count as outliers. With so many it may be the model"
             f" that is wrong: a column may be missing{curve}."
         )
-    if test > 2 * train + _MORE:
+    if len(fitted.test.rows) >= _TOO_FEW and test > 2 * train + _MORE:
         sentences.append(
             f"{test:.0%} of the test rows count as outliers, but {train:.0%} of the training rows:"
             " the model knows its own rows too well, and scores of new rows say little. Use fewer"

@@ -75,8 +75,6 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
         raise InvalidInputError(f"target {name!r} is {what}: there is nothing to learn.")
     center, scale = robust_scaling(observed)
     notes = _reading_notes(name, numbers)
-    if numbers.reading.form == "truth":
-        notes.append(f"{name!r} is predicted as a number around 0 and 1; this is no classifier.")
     if numbers.strange:
         notes.append(
             f"{name!r}: {numbers.strange:,} cell(s) such as {numbers.example[:40]!r} are no number"

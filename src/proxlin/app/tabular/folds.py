@@ -15,10 +15,10 @@ Units = Callable[[Matrix], Matrix]
 Folds = Sequence[tuple[Indices, Indices]]  # rows to fit to and rows held out
 
 MOST_ROWS = 100_000  # that members are fitted to; linear and additive ones to a third of them
+FREQUENT = 0.2  # share of the rows from which on one value of a target is frequent
 
 _FOLDS = 5
 _MANY_ROWS = 20_000  # beyond which two of the folds are enough
-_FREQUENT = 0.2  # share of the rows from which on one value of a target is frequent
 _SHARE_OF_OTHERS = 0.5  # of the others' median distance from it
 _OUTER, _REACH = 0.1, 3.0  # share of the cells on a side; ranges beyond them that are usual
 _COLUMNS_AT_ONCE = 500  # whose ranks are held in memory
@@ -77,7 +77,7 @@ def scale_floor(targets: Matrix) -> float:
     for column in targets.T:
         values, counts = np.unique(column, return_counts=True)
         away = np.abs(column - values[counts.argmax()])
-        if counts.max() > _FREQUENT * len(column) and away.any():
+        if counts.max() > FREQUENT * len(column) and away.any():
             floors.append(_SHARE_OF_OTHERS * float(np.median(away[away > 0])))
     return max(floors)
 
