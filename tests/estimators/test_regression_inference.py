@@ -54,10 +54,15 @@ def test_repeated_rows_are_weights():
 
 @pytest.mark.parametrize("spread", [0.0, 1.5])
 def test_the_bootstrap_agrees_with_the_sandwich(spread):
-    model = RobustRegressor(random_state=0).fit(*line(600, 0.1, spread))
-    frame = model.summary(errors="bootstrap", repeats=2000).frame()
-    np.testing.assert_allclose(frame["error"], errors(model, "sandwich"), rtol=0.08)
-    assert ((frame["low"] < frame["coef"]) & (frame["coef"] < frame["high"])).all()
+    """On average over tables: of one, the bootstrap alone says that the scale is estimated too."""
+    drawn, formula = [], []
+    for seed in range(6):
+        model = RobustRegressor(random_state=0).fit(*line(600, 0.1, spread, seed=seed))
+        frame = model.summary(errors="bootstrap", repeats=1000).frame()
+        assert ((frame["low"] < frame["coef"]) & (frame["coef"] < frame["high"])).all()
+        drawn.append(frame["error"].to_numpy())
+        formula.append(errors(model, "sandwich"))
+    np.testing.assert_allclose(np.mean(drawn, axis=0), np.mean(formula, axis=0), rtol=0.05)
 
 
 def test_errors_do_not_see_how_wrong_rows_are():

@@ -11,11 +11,11 @@ from proxlin import RobustRegressor, robust_r2_score
 
 TABLES = pd.read_csv(Path(__file__).parent / "robustbase" / "tables.csv")
 ANSWERS = pd.read_csv(Path(__file__).parent / "robustbase" / "answers.csv")
-# Standard errors and rows that we are off the nearest of R's fits. coleman has 20 rows for six
-# coefficients, and one row of R's two is not left out; condroz has targets in tenths, 205 of 428 of
-# them 7.0, so that hair-widths of the line decide about groups of rows. SiegelsEx has y = 0 in
-# six of nine rows and is taken for a target that is mostly zero.
-NEAR = {"coleman": (2.7, 1), "condroz": (1.0, 6)}
+# Standard errors and rows that we are off the nearest of R's fits. condroz has targets in tenths,
+# 205 of 428 of them 7.0, and is taken for a target of few values; of stackloss and toxicity no row
+# is so far out that chance could not have it, and least squares is a hair farther from KS2014 than
+# one. SiegelsEx has y = 0 in six of nine rows and is taken for a target that is mostly zero.
+NEAR = {"condroz": (1.0, 7), "stackloss": (1.1, 1), "toxicity": (1.05, 1)}
 TARGET_MOSTLY_ZERO = {"SiegelsEx"}
 
 
@@ -74,18 +74,19 @@ def ratio(n, features, share, kind, *, seeds, size=10.0):
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.4])
 @pytest.mark.parametrize(("n", "features", "size"), [(300, 5, 10.0), (120, 12, 100.0)])
 def test_errors_are_near_those_of_the_good_rows_alone(n, features, share, kind, size):
-    bound = 1.4 if kind == "far features" else 1.3  # a few of those fit by chance
-    assert ratio(n, features, share, kind, seeds=5, size=size) <= bound
+    assert ratio(n, features, share, kind, seeds=5, size=size) <= 1.3
 
 
-@pytest.mark.parametrize(
-    ("n", "features", "bound"),
-    # With fewer rows, the table in twenty that loses some loses more: 1.03 is missed by a little.
-    [(60, 4, 1.06), (100, 30, 1.06), (400, 20, 1.03), (300, 75, 1.03)],
-)
-def test_clean_rows_cost_next_to_nothing(n, features, bound):
-    """Nineteen tables in twenty get least squares itself; the others lose a row or two."""
-    assert ratio(n, features, 0.0, "none", seeds=25 if n <= 100 else 8) <= bound
+@pytest.mark.parametrize("share", [0.3, 0.45])
+def test_good_rows_do_not_go_with_rows_that_are_far_off(share):
+    """All wrong rows are far away, and least squares on the good ones is the best there is."""
+    assert ratio(200, 5, share, "scattered", seeds=10, size=1e4) <= 1.03
+
+
+@pytest.mark.parametrize(("n", "features"), [(60, 4), (100, 30), (400, 20), (300, 75)])
+def test_clean_rows_cost_next_to_nothing(n, features):
+    """Nineteen tables in twenty get least squares itself; the others trust a row or two less."""
+    assert ratio(n, features, 0.0, "none", seeds=25 if n <= 100 else 8) <= 1.03
 
 
 @pytest.mark.parametrize("targets", [1, 3])
@@ -137,6 +138,20 @@ def test_false_flags_stay_rare(n, features):
         for seed in range(tables)
     ]
     chance = 3 * np.sqrt(0.006 / (n * tables))
+    assert 0.004 - chance <= np.mean(flags) <= 0.009 + chance
+
+
+@pytest.mark.parametrize(
+    ("n", "features", "share", "kind"),
+    [(200, 5, 0.3, "scattered"), (200, 5, 0.4, "clustered"), (120, 12, 0.3, "leverage")],
+)
+def test_false_flags_stay_rare_beside_wrong_rows(n, features, share, kind):
+    """The same of the good rows where others are wrong."""
+    flags = []
+    for seed in range(20):
+        x, y, _, bad = planted(n, features, share, kind, seed=300 + seed)
+        flags.append(RobustRegressor().fit(x, y).outliers_[~bad].mean())
+    chance = 3 * np.sqrt(0.006 / (20 * n * (1 - share)))
     assert 0.004 - chance <= np.mean(flags) <= 0.009 + chance
 
 

@@ -251,11 +251,13 @@ class RegressionInference(RegressionLearner):
             freedom = max(1.0, count.sum() - design.shape[1])
             scales = np.sqrt(np.maximum(count @ residual**2 / freedom, _TINY))
             pairs = zip(residual.T, scales, strict=True)
-            return [MEstimate(design, column, s, count, squares=True) for column, s in pairs]
-        columns = zip(residual.T, self._trust_.T, self.scale_, self._cuts_, strict=True)
+            return [MEstimate(design, column, s, count, np.ones(len(x))) for column, s in pairs]
+        columns = zip(residual.T, self._trust_.T, self.scale_, self._squares_, strict=True)
         return [
-            MEstimate(design, column, scale, count * trust, squares=True, cut=cut) if cut else None
-            for column, trust, scale, cut in columns
+            MEstimate(design, column, scale, np.where(trust > 0, count, 0.0), trust)
+            if squares
+            else None
+            for column, trust, scale, squares in columns
         ]
 
     def _standard_errors(self, formula: str) -> Vector:

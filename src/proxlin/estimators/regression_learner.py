@@ -75,7 +75,7 @@ class RegressionLearner(RobustBase):
     _judged_: Judged | None  # while fitting: the rows against a fit that judged them itself
     _held_: NDArray[np.bool_] | None  # while fitting: rows that no net was trained on
     _trust_: Weights | None  # (n, targets) of the default linear fit
-    _cuts_: Weights  # (targets,) what the rows left out of it cost, see RobustLinear
+    _squares_: NDArray[np.bool_]  # (targets,) whether it is least squares with these weights
     _copies_: int  # outputs for each target: so many quantiles were asked for
     _flat_: bool  # whether y came as a vector
     _features_: RobustScaling
@@ -209,7 +209,7 @@ class RegressionLearner(RobustBase):
         self.intercept_ = float(line.intercept[0]) if self._flat_ else line.intercept
         self.alpha_ = line.strength
         self.row_weights_ = line.trust.mean(axis=1)
-        self._judged_, self._trust_, self._cuts_ = line.judged, line.trust, line.cuts
+        self._judged_, self._trust_, self._squares_ = line.judged, line.trust, line.squares
         return line.result
 
     def _learn_net(self, run: _Run, share: float) -> Result:

@@ -71,7 +71,7 @@ class RobustLinear:
     intercept: Vector  # (targets,)
     trust: Vector  # (n, targets) in [0, 1]
     strength: float  # largest ridge in use, on scaled columns
-    cuts: Vector  # (targets,) variance left of a Gaussian cut where rows were left out; 0: no such
+    squares: NDArray[np.bool_]  # (targets,) whether it is least squares with `trust` as weights
     judged: Judged
     result: Result
 
@@ -140,7 +140,7 @@ def fit_robust_linear(
     left_out = np.abs(residual) / spread**2
     return RobustLinear(
         weight, bias, np.column_stack([fit.trust for fit in fits]),
-        max(fit.ridge for fit in fits), np.array([fit.cut for fit in fits]),
+        max(fit.ridge for fit in fits), np.array([fit.weighted_squares for fit in fits]),
         Judged(scale, distance, cutoff, left_out), result,
     )  # fmt: skip
 
@@ -207,7 +207,7 @@ def _fit_target(
 def _unfounded(rows: RegressionRows, fit: RobustFit) -> bool:
     """Whether the rows that the fit describes are a minority, or all have the same target."""
     target, count = rows.target, rows.weights
-    described = (fit.trust > 0) & (count > 0)
+    described = (fit.trust > 0.5) & (count > 0)
     values, index = np.unique(target, return_inverse=True)
     if len(values) == 1:
         return False
@@ -219,7 +219,7 @@ def _unfounded(rows: RegressionRows, fit: RobustFit) -> bool:
     # A number far from all others, such as 9999, stands for "unknown"; zeros are a quantity.
     code = value != 0 and np.abs(target[described] - value).min(initial=np.inf) > range_described
     least = _KEPT[1] if shares.max() >= _TIED and not code else _KEPT[0]
-    return bool(count[described].sum() < least * count.sum())
+    return bool(count @ fit.trust < least * count.sum())
 
 
 def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:

@@ -12,12 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.estimators.high_breakdown import (
-    RobustFit,
-    cut_variance,
-    rows_to_leave_out,
-    worth_of_scale,
-)
+from proxlin.estimators.high_breakdown import RobustFit
 from proxlin.estimators.leverage import bulk_rows
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
@@ -28,6 +23,7 @@ from proxlin.estimators.robust_scale import (
     m_scale,
     tau_scale,
 )
+from proxlin.estimators.row_mixture import RowMixture, surprising
 from proxlin.estimators.s_estimate import RegressionRows
 
 STRENGTHS = np.geomspace(1e3, 1e-5, 25)  # on scaled columns, for the mean over the rows
@@ -61,7 +57,7 @@ def robust_ridge_fit(
         best = _turns(path, best, admitted, _ROUNDS)[0]
         if near.all():
             break
-    best, scale, freedom = _kept(path, best)
+    best, scale, freedom = _likely(path, best)
     _, chosen, coef, _, leverage = path.best(best)
     slopes = coef[1:] if basis is None else basis @ coef[1:]
     spread = np.sqrt(_left_over(best, leverage))
@@ -120,31 +116,41 @@ def _turns(
     return trust, spread
 
 
-def _kept(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
-    """Whole weights for the rows that are not left out, until these stay; scale and its freedom."""
-    total = float(path.weights.sum())
-    _, _, _, residual, leverage = path.best(trust)
-    studentised = _studentised(residual, trust, leverage)
-    mass = path.weights * trust
-    # With fewer rows than features residuals are what is not learned, whoever is left out.
-    counts_freedom = path.x.shape[1] < min(total, len(path.x))
-    scale, lost = _scale(studentised, mass), counts_freedom * float(mass @ leverage)
-    freedom = worth_of_scale(total, lost)
-    for _ in range(_ROUNDS if scale > 0 else 0):
-        distance = np.abs(studentised) / scale
-        least = (total + lost + 1) / 2  # no fewer can tell wrong rows from right ones
-        left_out, limit = rows_to_leave_out(distance, freedom, path.weights, least)
-        kept = np.where(left_out, 0.0, 1.0)
-        if bool((kept == trust).all()):
+def _likely(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
+    """Each row's probability to be good, until it stays; scale and its degrees of freedom.
+
+    All rows count fully where that leaves none of them far out.
+    """
+    size, _, lost = _judged(path, trust)
+    freedom = max(3.0, float(path.weights.sum()) - lost)
+    mixture = RowMixture(_scale(size, path.weights * trust), freedom)
+    for _ in range(_ROUNDS if mixture.scale > 0 else 0):
+        least = (float(path.weights.sum()) + lost + 1) / 2  # fewer cannot tell wrong from right
+        mixture = mixture.improved(size, path.weights, least)
+        before, trust = trust, mixture.trust(size)
+        size, _, lost = _judged(path, trust)
+        if np.abs(trust - before).max() < _SETTLED:
             break
-        trust, mass = kept, path.weights * kept
-        _, _, _, residual, leverage = path.best(trust)
-        studentised = _studentised(residual, trust, leverage)
-        lost = counts_freedom * float(mass @ leverage)
-        # A scale that chose its rows is worth fewer of them.
-        freedom = worth_of_scale(total, lost) if left_out.any() else max(3.0, total - lost)
-        scale = float(np.sqrt(mass @ studentised**2 / mass.sum() / cut_variance(limit)))
-    return trust, scale, freedom
+    whole = np.ones_like(trust)
+    fits = [(trust, *_judged(path, trust)), (whole, *_judged(path, whole))]
+    freedoms = [max(3.0, float(path.weights @ fit[0]) - fit[3]) for fit in fits]
+    far = any(
+        surprising(size / scale, freedom, path.weights)
+        for (_, size, scale, _), freedom in zip(fits, freedoms, strict=True)
+        if scale > 0
+    )
+    chosen = 0 if far else 1
+    return fits[chosen][0], fits[chosen][2], freedoms[chosen]
+
+
+def _judged(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
+    """Sizes of the studentised residuals at these weights, their deviation, what the fit took."""
+    _, _, _, residual, leverage = path.best(trust)
+    size, mass = np.abs(_studentised(residual, trust, leverage)), path.weights * trust
+    # With fewer rows than features residuals are what is not learned, whoever is left out.
+    counts_freedom = path.x.shape[1] < min(float(path.weights.sum()), len(path.x))
+    lost = counts_freedom * float(mass @ leverage)
+    return size, float(np.sqrt(mass @ size**2 / mass.sum())), lost
 
 
 def _left_over(trust: Vector, leverage: Vector) -> Vector:

@@ -112,8 +112,8 @@ def fit_sparse_linear(
         theta=torch.from_numpy(np.concatenate([coef.T.reshape(-1), offset])),
     )
     trust = np.column_stack([fit.trust for fit in fits])
-    strength, cuts = max(fit.strength for fit in fits), np.zeros(len(fits))
-    return RobustLinear(coef, offset, trust, strength, cuts, judged, result)
+    strength, squares = max(fit.strength for fit in fits), np.zeros(len(fits), dtype=bool)
+    return RobustLinear(coef, offset, trust, strength, squares, judged, result)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,6 @@ FORMULAS = ("sandwich", "H1", "H2", "H3", "w")
 
 _LEAST_CURVATURE = 0.2  # of H over its average direction; below, H is too noisy to be inverted
 _MOST_LEVERAGE = 0.9
-_WINDOW = 0.75  # deviations
 _BLOCK = 1 << 16  # rows of one product
 
 
@@ -55,22 +54,21 @@ class ScaledDesign:
 class MEstimate:
     """One target's fit by Tukey's bisquare at 95 % efficiency, or by least squares.
 
-    Least squares on the rows within a cut has psi(u) = u up to it and 0 beyond. The jump there
-    lowers the mean of psi' from 1 to the variance v that is left of a Gaussian cut so.
+    Least squares may have each row's probability to be good as weight: w = 1 / (1 + odds exp(u^2 /
+    2)), psi = w u, psi' = w (1 - (1 - w) u^2).
     """
 
     design: Vector  # (n, k)
     residual: Vector  # (n,) target - fit
     scale: float  # s > 0
     count: Vector  # (n,) >= 0, what each row counts
-    squares: bool = False  # psi(u) = u
-    cut: float = 1.0  # v, with squares
+    trust: Vector | None = None  # (n,) w of least squares; None: the bisquare
 
     @cached_property
     def weight(self) -> Vector:
         """psi(u) / u."""
-        if self.squares:
-            return (self.count > 0).astype(np.float64)
+        if self.trust is not None:
+            return self.trust
         return bisquare_weight(self.residual / (EFFICIENT * self.scale))
 
     @cached_property
@@ -82,15 +80,9 @@ class MEstimate:
     @cached_property
     def slope(self) -> Vector:
         """psi'(r_i / s)."""
-        if self.squares and self.cut < 1.0 and bool(self.weight.any()):
-            # The jump to 0 beyond the cut c takes c f(c) off the mean of psi', row by row where the
-            # rows are: those within _WINDOW of c say how dense they lie there.
-            size = np.abs(self.residual / self.scale) * self.weight
-            cut = float(size.max())
-            inside: Vector = self.weight * (1.0 - (size > cut - _WINDOW) * cut / _WINDOW)
-            return inside
-        if self.squares:
-            return self.weight
+        if self.trust is not None:
+            inside = np.where(self.trust > 0, self.residual, 0.0) / self.scale
+            return np.asarray(self.trust * (1.0 - (1.0 - self.trust) * inside**2))
         square = np.minimum((self.residual / (EFFICIENT * self.scale)) ** 2, 1.0)
         value: Vector = (1.0 - square) * (1.0 - 5.0 * square)
         return value
