@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from proxlin.paper import published
-from proxlin.paper.grid import Cell, family
+from proxlin.paper.grid import Cell
 from proxlin.paper.store import Record
 from proxlin.paper.table1 import KEY, Score
 from proxlin.report import Field, Figures, Table
@@ -16,14 +16,7 @@ from proxlin.report import Field, Figures, Table
 def accuracies(cells: Iterable[Cell], records: Mapping[str, Record]) -> pd.DataFrame:
     """One line for each classified cell; p is text, since "mse" is one of them."""
     lines = [
-        {
-            "dataset": cell.dataset,
-            "outliers": cell.outliers,
-            "p": str(cell.p),
-            "method": family(cell.method),
-            "seed": cell.seed,
-            "accuracy": records[cell.name]["accuracy"],
-        }
+        cell.labels() | {"accuracy": records[cell.name]["accuracy"]}
         for cell in cells
         if cell.name in records
     ]

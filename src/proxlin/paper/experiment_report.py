@@ -14,7 +14,7 @@ from proxlin.paper.experiment_sections import (
 )
 from proxlin.paper.grid import Cell, Grid
 from proxlin.paper.store import Record
-from proxlin.paper.table1 import Score, compare, runs
+from proxlin.paper.table1 import Score, compare, runs, short
 from proxlin.report import Code, Facts, Part, Picture, Report, Section, Table, Text, Tiles
 
 _READING = (
@@ -100,16 +100,12 @@ def command(experiment: Experiment) -> str:
     }  # fmt: skip
     for option, axis in lists.items():
         if getattr(grid, axis) != getattr(usual, axis):
-            words += [f"--{option}", ",".join(_short(value) for value in getattr(grid, axis))]
+            words += [f"--{option}", ",".join(short(value) for value in getattr(grid, axis))]
     for option in ("seconds", "steps", "rows"):
         value = getattr(grid, option)
         if value is not None and value != getattr(usual, option):
-            words += [f"--{option}", _short(value)]
+            words += [f"--{option}", short(value)]
     return " ".join(words)
-
-
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _what(

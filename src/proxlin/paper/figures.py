@@ -79,11 +79,7 @@ def points(cells: Iterable[Cell], records: Mapping[str, Record]) -> pd.DataFrame
     """One line for each chosen cell, with the losses in the norm it trained with; p is text."""
     lines = [
         {
-            "dataset": cell.dataset,
-            "outliers": cell.outliers,
-            "p": str(cell.p),
-            "method": family(cell.method),
-            "seed": cell.seed,
+            **cell.labels(),
             **records[cell.name]["metrics"][str(cell.p)],
             "seconds": records[cell.name]["seconds"],
         }

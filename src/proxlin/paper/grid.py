@@ -117,6 +117,16 @@ class Cell:
         start = f"{self.dataset}_outliers{_short(self.outliers)}{loss}_{self.method}"
         return f"{start}{budget}{rows}_seed{self.seed}"
 
+    def labels(self) -> dict[str, Any]:
+        """The columns by which tables and figures tell cells apart; p is text, as "mse" is."""
+        return {
+            "dataset": self.dataset,
+            "outliers": self.outliers,
+            "p": str(self.p),
+            "method": family(self.method),
+            "seed": self.seed,
+        }
+
     def config(self) -> dict[str, Any]:
         """What the file of the cell must state for the cell to count as finished."""
         return {

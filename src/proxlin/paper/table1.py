@@ -9,7 +9,7 @@ import pandas as pd
 
 from proxlin.paper import published
 from proxlin.paper.cell import figures
-from proxlin.paper.grid import Cell, family
+from proxlin.paper.grid import Cell
 from proxlin.paper.metrics import LOSSES, best_runs, seconds_to_reach
 from proxlin.paper.store import Record
 from proxlin.report import Field, Figures, Table
@@ -43,12 +43,9 @@ def runs(
         measured_with = exponents if cell.p == "mse" else (float(cell.p),)
         lines += [
             {
-                "dataset": cell.dataset,
-                "outliers": cell.outliers,
+                **cell.labels(),
                 "p": p,
-                "method": family(cell.method),
                 "variant": cell.method,
-                "seed": cell.seed,
                 **figures(record, p),
                 "seconds": record["seconds"],
                 "name": cell.name,
@@ -135,7 +132,7 @@ def layouts(table: pd.DataFrame, remarks: tuple[str, ...] = ()) -> list[Table]:
         for key, lines in part.groupby(["outliers", "p"], sort=False):
             ours = {str(line["method"]): line for _, line in lines.iterrows()}
             paper = (_paper(lines),) if published_too else ()
-            rows.append((*map(_short, key), *(_losses(ours.get(m)) for m in methods), *paper))
+            rows.append((*map(short, key), *(_losses(ours.get(m)) for m in methods), *paper))
         results.append(
             Table(
                 f"{dataset}: {shown}",
@@ -181,7 +178,7 @@ def _times(table: pd.DataFrame, methods: list[str], remarks: tuple[str, ...]) ->
             hours = paper["hours"].get((*key, method))
             theirs = "" if hours is None else f" (paper {hours:.1f} h)"
             fields.append("–" if line is None else _time(line, raced) + theirs)
-        rows.append((*map(_short, key), *fields))
+        rows.append((*map(short, key), *fields))
     remark = (
         "T, then after the arrow T*, the time until the objective is at most the best of sgd;"
         " NA: not reached, or not with every seed."
@@ -198,5 +195,6 @@ def _time(line: pd.Series, raced: bool) -> str:
     return total + (" → NA" if pd.isna(reached) else f" → {reached:.1f}")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A number without zeros at its end, anything else as text."""
     return f"{value:g}" if isinstance(value, float) else str(value)
