@@ -95,3 +95,24 @@ def test_the_plain_norm_is_one_setting_away() -> None:
     plain = RobustFactorization(2, bounded=False, random_state=0).fit(x)
     assert plain._bounds is None
     assert relative(plain.inverse_transform(plain.transform(x))[:30], x[:30]) < 0.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["lognormal", "zero-inflated", "t(2)"])
+def test_clean_rows_that_follow_the_components_far_out_are_left_there(kind: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    if kind == "lognormal":
+        low = np.exp(rng.normal(size=(200, 3))) @ np.exp(0.7 * rng.normal(size=(3, 20)))
+        x = low * np.exp(0.05 * rng.normal(size=low.shape))
+    elif kind == "zero-inflated":
+        parts = [rng.exponential(size=s) * (rng.random(s) < 0.4) for s in ((200, 3), (3, 20))]
+        low = parts[0] @ parts[1]
+        x = low + 0.01 * np.abs(rng.normal(size=low.shape)) * (low > 0)
+    else:
+        low = rng.standard_t(2, size=(200, 3)) @ rng.normal(size=(3, 20))
+        x = low + 0.05 * rng.normal(size=low.shape)
+    errors = []
+    for bounded in (True, False):
+        model = RobustFactorization(3, bounded=bounded, random_state=0).fit(x)
+        errors.append(relative(model.inverse_transform(model.transform(x)), low))
+    assert errors[0] <= 1.1 * errors[1]

@@ -93,3 +93,19 @@ def test_log_likelihood_is_that_of_the_probabilistic_model() -> None:
 def test_numbers_of_components_out_of_range_are_refused(wanted: object) -> None:
     with pytest.raises(InvalidInputError, match="n_components must"):
         RobustPCA(wanted).fit(table(50))  # type: ignore[arg-type]
+
+
+def test_clean_rows_with_heavy_tails_come_back_as_from_plain_pca() -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        low = rng.standard_t(2, size=(200, 3)) @ rng.normal(size=(3, 20))
+        x = low + 0.05 * rng.normal(size=low.shape)
+        errors = []
+        for model in (RobustPCA(3), PCA(3)):
+            found = model.fit(x).inverse_transform(model.transform(x))
+            errors.append(np.linalg.norm(found - low))
+        assert errors[0] <= 1.2 * errors[1]
+
+
+def test_auto_of_a_table_without_variance_is_one_component() -> None:
+    assert RobustPCA("auto").fit(np.ones((20, 3))).n_components_ == 1

@@ -27,11 +27,11 @@ from proxlin.exact.factorize.fit_factors import (
     EmbeddedRows,
     FactorSettings,
     Fit,
+    embed_bounded,
     embed_rows,
     fit_bounded,
     fit_factors,
     fit_stream,
-    full_norms,
 )
 from proxlin.exact.factorize.held_out_cells import choose
 
@@ -213,16 +213,11 @@ class RobustFactorization(
         return cells, embedded
 
     def _embed_cells(self, cells: Cells) -> EmbeddedRows:
-        """Embeddings of the rows, wrong cells pulled in to the medians, then to the embedding."""
+        """Embeddings of the rows; wrong cells count for a bounded amount."""
         basis, norm, scales = self._basis(), self._norm(), self._scales()
-        # A row has its embedding to itself: only its cells need bounds.
-        bounds = None if self._bounds is None else replace(self._bounds, reach=math.inf)
-        pulled = cells if bounds is None else bounds.pull(cells)
-        embedded = embed_rows(pulled, basis, norm, scales)
-        if bounds is None or pulled is cells:
-            return embedded
-        embedded = embed_rows(bounds.pull(cells, embedded.u @ basis), basis, norm, scales)
-        return replace(embedded, full_norms=full_norms(cells, embedded.u, basis, norm))
+        if self._bounds is None:
+            return embed_rows(cells, basis, norm, scales)
+        return embed_bounded(cells, self._bounds, basis, norm, scales)
 
     def _learn(self, X: Any) -> Array:
         norm = self._checked()

@@ -23,8 +23,7 @@ from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, as_array, check_squares, read_codes, read_table
 from proxlin.exact.factorize import Cells, RowNorm
 from proxlin.exact.factorize.bounded import Bounds
-from proxlin.exact.factorize.embed import embed
-from proxlin.exact.factorize.fit_factors import FactorSettings, fit_bounded
+from proxlin.exact.factorize.fit_factors import FactorSettings, embed_bounded, fit_bounded
 
 if TYPE_CHECKING:
     from typing import Self
@@ -223,8 +222,7 @@ class RobustPCA(
         bounds = Bounds(torch.zeros_like(middle), self._bounds.spread, self._bounds.reach)
         settings = FactorSettings(tol=1e-3, max_iter=50, seed=seed)
         fit = fit_bounded(moved, bounds, rank, norm, settings)
-        u = embed(bounds.pull(moved, fit.u @ fit.v), fit.v, norm).u
-        plane = u @ fit.v
+        plane = embed_bounded(moved, bounds, fit.v, norm, None).u @ fit.v
         residual = ((moved.values - plane) / bounds.spread.to(plane)).abs()
         far = residual > 6.0
         if cells.observed is not None:
@@ -274,6 +272,8 @@ class RobustPCA(
         if wanted is None:
             return most
         if isinstance(wanted, str):
+            if not values.any():
+                return 1
             head = values[: min(most, len(values) // 2 + 1, 4 * _GAP)] + 1e-12 * values.sum()
             return int((head[:-1] / head[1:]).argmax()) + 1 if len(head) > 1 else 1
         if isinstance(wanted, Integral):
@@ -316,23 +316,21 @@ class RobustPCA(
         pulled = bounds.pull(cells)
         if pulled is cells and cells.observed is None:
             return rows
+        some = slice(None) if cells.observed is not None else (pulled.values != cells.values).any(1)
         # By absolute residuals: a row has few wrong cells, whose squares would decide.
         rank = min(len(basis), rows.shape[1] // 2)
-        some = slice(None) if cells.observed is not None else (pulled.values != cells.values).any(1)
-        chosen = Cells(pulled.values[some], None, cells.max_bytes)
-        if cells.observed is not None:
-            chosen = Cells(pulled.values, cells.observed, cells.max_bytes)
+        chosen = cells.rows(some)
         plane = torch.zeros_like(chosen.values)
         if rank:
-            norm = RowNorm(1.0, 0.0, False)
-            plane = embed(chosen, basis[:rank].contiguous(), norm).u @ basis[:rank]
-        values = cells.values[some]
-        residual = (values - plane).abs() / bounds.spread.to(plane)
+            leading = basis[:rank].contiguous()
+            plane = embed_bounded(chosen, bounds, leading, RowNorm(1.0, 0.0, False), None).u
+            plane = plane @ leading
+        residual = (chosen.values - plane).abs() / bounds.spread.to(plane)
         far = residual > 6.0
         if cells.observed is not None:
             far |= ~cells.observed
         filled = cells.values.clone()
-        filled[some] = torch.where(far, plane, values)
+        filled[some] = torch.where(far, plane, chosen.values)
         completed: Matrix = as_array(filled) + self._center
         return completed
 

@@ -91,6 +91,12 @@ class Bounds:
         mask = None if bool(kept[rows].all()) else kept[rows]
         return Cells(values, mask, cells.max_bytes)
 
+    def losses(self, cells: Cells, around: Tensor) -> Tensor:
+        """(n,) mean over the observed cells of the bounded distance from `around`."""
+        _, inside, _ = self._measure(cells, around.to(cells.values))
+        seen = torch.ones_like(inside) if cells.observed is None else cells.observed.to(inside)
+        return (inside.abs() * seen).sum(1) / seen.sum(1).clamp(min=1)
+
     def _measure(self, cells: Cells, center: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Residuals in units of their columns, the same bounded, and how much of a row counts."""
         away = (cells.values - center) / self.spread.to(center)

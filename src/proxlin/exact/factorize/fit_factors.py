@@ -59,6 +59,29 @@ def embed_rows(cells: Cells, v: Tensor, norm: RowNorm, scales: Tensor | None) ->
     return EmbeddedRows(embedding.u, norms, int(embedding.unsolved.sum()))
 
 
+def embed_bounded(
+    cells: Cells, bounds: Bounds, v: Tensor, norm: RowNorm, scales: Tensor | None
+) -> EmbeddedRows:
+    """The same with residuals of cells that count for a bounded amount.
+
+    A row with cells far out is embedded as it is and with those pulled in: it may follow the basis
+    far out, or have wrong cells. What explains more of its cells is where they are then pulled to.
+    """
+    bounds = replace(bounds, reach=math.inf)  # a row has its embedding to itself
+    pulled = bounds.pull(cells)
+    embedded = embed_rows(pulled, v, norm, scales)
+    if pulled is cells:
+        return embedded
+    far = (pulled.values != cells.values).any(1)
+    rows, inner = cells.rows(far), embedded.u[far]
+    plain = embed_rows(rows, v, norm, scales).u
+    follows = bounds.losses(rows, plain @ v) < bounds.losses(rows, inner @ v)
+    u = embedded.u.clone()
+    u[far] = torch.where(follows[:, None], plain, inner)
+    embedded = embed_rows(bounds.pull(cells, u @ v), v, norm, scales)
+    return replace(embedded, full_norms=full_norms(cells, embedded.u, v, norm))
+
+
 def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:
     """||r_i||_p (m / number of known cells)^(1/p): a row is no better for having fewer cells."""
     losses = Objective(cells, norm).row_losses(u, v)
