@@ -183,6 +183,42 @@ def test_net_learns_a_curve_among_outliers():
     assert model.outliers_[:90].mean() > 0.9
 
 
+def curve(seed, rows=300):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 3))
+    return x, np.sin(2 * x[:, 0]) + x[:, 1], rng
+
+
+def test_a_net_of_a_target_that_is_mostly_zero_learns_the_rest_too():
+    x, truth, _ = curve(0)
+    y = np.maximum(0.0, truth - 0.3)
+    assert (y == 0).mean() > 0.5
+    model = RobustRegressor(hidden=(16,), random_state=0, max_iter=100).fit(x, y)
+    assert model.chosen_ == "net"
+    assert np.abs(model.predict(x) - y).mean() < 0.25 * y.mean()
+    assert "most common value" in " ".join(model.result_.remarks)
+
+
+def test_a_net_stays_put_whatever_the_size_of_wrong_targets():
+    errors = []
+    for size in (10.0, 1e5, 1e12):
+        x, truth, rng = curve(1, rows=400)
+        y = truth + 0.1 * rng.normal(size=400)
+        y[:120] += size * rng.normal(size=120)
+        model = RobustRegressor(hidden=(16,), random_state=0, max_iter=80).fit(x, y)
+        assert model.chosen_ == "net"
+        errors.append(np.abs(model.predict(x) - truth).mean())
+    assert errors[0] < 0.15
+    assert max(errors) <= 1.2 * errors[0]
+
+
+def test_of_a_dozen_rows_a_net_is_not_trusted():
+    x, truth, _ = curve(2, rows=12)
+    model = RobustRegressor(hidden=(16,), random_state=0, max_iter=20).fit(x, truth)
+    assert model.chosen_ == "linear"
+    assert any("rows cannot judge a net" in remark for remark in model.result_.remarks)
+
+
 def two_layers(n_in, n_out):
     return nn.Sequential(nn.Linear(n_in, 3), nn.Tanh(), nn.Linear(3, n_out))
 

@@ -36,7 +36,6 @@ def test_the_point_returned_is_the_best_by_the_held_out_rows() -> None:
     last = problem.with_data(held).row_losses(latest[-2])  # before the return to the best
     chosen = problem.with_data(held).row_losses(result.theta)
     assert lower_for_most(chosen, last, p=2)
-    assert float(chosen.mean()) < float(last.mean())
     assert result.objective == pytest.approx(problem.objective(result.theta))
     assert torch.equal(result.theta, problem.theta())
     assert "held_out" in result.history.frame()

@@ -223,9 +223,12 @@ class RegressionLearner(RobustBase):
         off = run.rows[1] - (run.rows[0] @ line.coef.T + line.intercept)
         trust = bisquare_weight((np.abs(off) / line.judged.scale).max(axis=1) / (2 * EFFICIENT))
         run.held = self._held_ = held
+        if line.result.remarks:  # a target that is mostly one value: nobody can tell what is far
+            run.reweight, trust = False, np.ones(len(off))
         result = self._solve(run, trust, share)
+        result = replace(result, remarks=(*line.result.remarks, *result.remarks))
         norms = torch.from_numpy(self._norms(*run.rows))
-        if held is not None:
+        if held is not None and run.reweight:
             trust = trust * far_weight(norms, norms[held]).numpy()
         self.row_weights_ = trust
         free = self.module is not None or self.validation_fraction == 0
@@ -239,10 +242,7 @@ class RegressionLearner(RobustBase):
             by_net, by_line = norms[held], torch.from_numpy(self.misfits(off[held]))
             if lower_for_most(by_net, _MARGIN * by_line, p=1.0):
                 return result
-            remark = (
-                "A linear model predicts rows held out of training better than the net (median loss"
-                f" {by_line.median():.3g} against {by_net.median():.3g}) and is kept."
-            )
+            remark = "A linear model predicts most held-out rows better than the net and is kept."
         self.chosen_ = "linear"
         chosen = self._take(run, line if held is None else self._robust_line(run))
         return replace(result, objective=chosen.objective, remarks=(*result.remarks, remark))
@@ -340,7 +340,7 @@ class RegressionLearner(RobustBase):
         result = self._minimize(
             problem, seed=seed, steps=steps, method=method,
             held_share=0.0 if self._linear or held is not None else self.validation_fraction,
-            held_rows=held, reweight=self._reweighted, checkpoint=run.checkpoint,
+            held_rows=held, reweight=self._reweighted and run.reweight, checkpoint=run.checkpoint,
         )  # fmt: skip
         net = net.to("cpu").eval()
         if self._linear:
@@ -400,7 +400,12 @@ class RegressionLearner(RobustBase):
         norms = self._norms(x, y) if self.chosen_ == "net" else None
         y = np.repeat(y, self._copies_, axis=1)
         if norms is not None:
-            self._record(self.result_, norms, size=_typical(self._targets_.apply(y)))
+            size = _typical(self._targets_.apply(y))
+            scale = OutlierScale.fit(norms, size=size)
+            if self._held_ is not None:  # a net knows the rows it was trained on too well
+                unseen = OutlierScale.fit(norms[self._held_], size=size)
+                scale = max(scale, unseen, key=lambda one: one.limit)
+            self._record(self.result_, norms, scale=scale)
             return
         judged = self._judged_
         if judged is None:
@@ -425,6 +430,7 @@ class _Run:
     seed: int
     checkpoint: Checkpoint = None
     held: NDArray[np.bool_] | None = None  # rows that no net is trained on
+    reweight: bool = True  # whether rows far off may lose their weight
     regularizer: str | None = None  # where the rows ask for one
 
 

@@ -92,8 +92,9 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         number of steps that follows from the number of rows.
     validation_fraction
         Share of the rows that a net is not trained on (25 rows at least): of all its steps, the one
-        after which their median loss was lowest is kept, before outliers are memorised. Not
-        for linear models and below 40 rows; 0 trains on all rows to the end.
+        that served most of them best is kept; training rows far off what they say lose their
+        weight. Not for linear models; below 20 rows the linear model is kept; 0 trains on all rows
+        to the end.
     warm_start
         Begin at the last fit.
     checkpoint

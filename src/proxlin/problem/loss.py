@@ -91,35 +91,33 @@ class RowLoss:
 
 @dataclass(frozen=True)
 class Redescending(RowLoss):
-    """r -> k rho(||r||_p / k) with rho'(u) = (1 - u^2)^2 up to u = 1 and 0 beyond, k = `limit`.
+    """r -> k atan(||r||_p / k), k = `limit`: the norm near 0, at most k pi / 2 far out.
 
-    The norm for rows that fit; the farther a row lies, the weaker it pulls, until it does not at
-    all. Not convex, so that it has no proximal operator of use. rho is concave: the quadratic that
-    majorises the norm, times rho', majorises this.
+    Beyond k the pull of a row falls with the square of its distance, yet never to nothing: many
+    rows that agree can still draw a fit to them. Not convex, so that it has no proximal operator of
+    use. It is concave in the norm: the norm's majorising quadratic, times the pull, majorises it.
     """
 
     limit: float
 
     def __call__(self, residual: Tensor) -> Tensor:
         """The loss of each row of `residual` (..., N), shape (...)."""
-        u = (super().__call__(residual) / self.limit).clamp_max(1.0)
-        square = u.square()
-        return self.limit * u * (1.0 - square * (2.0 / 3.0 - 0.2 * square))
+        return self.limit * torch.atan(super().__call__(residual) / self.limit)
 
     def value_and_slope(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each row, (B,), and one sub-gradient of it in r, (B, N); 0 at a kink."""
         norms, slope = super().value_and_slope(residual)
-        return self(residual), redescending_weight(norms / self.limit).unsqueeze(-1) * slope
+        return self(residual), pull(norms / self.limit).unsqueeze(-1) * slope
 
     def curvature_weights(self, residual: Tensor, least: Tensor) -> Tensor:
-        """Those of the norm times rho'."""
-        pull = redescending_weight(super().__call__(residual) / self.limit)
-        return pull.unsqueeze(-1) * super().curvature_weights(residual, least)
+        """Those of the norm times the pull."""
+        strength = pull(super().__call__(residual) / self.limit)
+        return strength.unsqueeze(-1) * super().curvature_weights(residual, least)
 
 
-def redescending_weight(u: Tensor) -> Tensor:
-    """(1 - u^2)^2 up to u = 1 and 0 beyond, for u >= 0."""
-    return (1.0 - u.clamp_max(1.0).square()).square()
+def pull(u: Tensor) -> Tensor:
+    """1 / (1 + u^2), the slope of atan."""
+    return 1.0 / (1.0 + u.square())
 
 
 @dataclass(frozen=True)

@@ -281,7 +281,7 @@ class Problem:
         return self._on(self.shards.replaced(with_tensors(data, self.dtype)))
 
     def redescending(self, limit: float) -> Problem:
-        """The same problem, whose rows pull the less the nearer their norm comes to `limit`."""
+        """The same problem, whose rows pull ever less as their norm goes beyond `limit`."""
         assert isinstance(self.loss, RowLoss)
         other = copy.copy(self)
         other.loss, other._latest = Redescending(self.loss.p, limit), None

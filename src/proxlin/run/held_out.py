@@ -18,14 +18,14 @@ from torch import Tensor
 from proxlin._checks import check_open_interval
 from proxlin.errors import InvalidInputError
 from proxlin.problem import Problem
-from proxlin.problem.loss import Exponent, Redescending, redescending_weight
+from proxlin.problem.loss import Exponent, Redescending, pull
 from proxlin.problem.scales import median
 
 _LOOKS = 0.1  # the next look comes after this share of the steps taken
 _PATIENCE = 3.0  # a run is over when it took so many times the steps of its best point,
 _LEAST = 60  # and so many steps at least
 _FEWEST = 4  # rows of which a share can be held out
-_FAR = 7.0  # medians of the loss: 4.7 deviations of Gaussian noise, for 95 % efficiency
+_FAR = 3.0  # medians of the loss, two deviations of Gaussian noise, at which half a pull is left
 
 
 @dataclass(init=False, eq=False, repr=False)
@@ -37,7 +37,7 @@ class HeldOut:
     latest: float = math.inf  # median loss at the latest look
     best_at: int = 0  # the step of the best point
     next_look: int = 0
-    limit: float = math.inf  # loss beyond which a training row has no weight
+    limit: float = math.inf  # loss at which a training row has half its weight
 
     def __init__(self, problem: Problem, *, reweight: bool = False) -> None:
         self.problem = problem
@@ -105,13 +105,13 @@ def set_aside(
 
 def far_weight(losses: Tensor, held: Tensor) -> Tensor:
     """What training rows of these losses weigh where the rows held out have those, (n,)."""
-    return redescending_weight(losses / (_FAR * median(held)).clamp_min(torch.finfo().tiny))
+    return pull(losses / (_FAR * median(held)).clamp_min(torch.finfo().tiny))
 
 
 def lower_for_most(losses: Tensor, others: Tensor, *, p: Exponent | Literal["pinball"]) -> bool:
     """Whether these losses of rows (n,) are lower than the other ones of the same rows.
 
-    In the mean, each loss redescending beyond seven of the smaller median: a row that is far off
+    In the mean, each loss redescending beyond three of the smaller median: a row that is far off
     both times changes nothing, and no row much. For quantiles in the plain mean, which alone is
     least at them. Losses that are no numbers are never lower.
     """

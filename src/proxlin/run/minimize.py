@@ -79,7 +79,7 @@ def minimize(
         three times the steps that led to it. For nets large enough to memorise outliers. The
         objective is then that of the training rows.
     reweight
-        With held-out rows: whether training rows lose their weight as their loss approaches seven
+        With held-out rows: whether training rows lose their weight as their loss goes beyond three
         medians of the held-out losses, as they are at the time. False keeps the plain norm, as
         methods that solve convex models, "mse" and quantiles always do.
     checkpoint
