@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from proxlin import Checkpoints, Probed, RobustAutoencoder, RobustRegressor, Status
 from proxlin.errors import CheckpointError, InvalidInputError
-from proxlin.estimators.state import estimator_state
+from proxlin.estimators.estimator_state import estimator_state
 
 
 class CrashError(Exception):

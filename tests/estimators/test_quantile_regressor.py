@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from proxlin import RobustRegressor
-from proxlin.estimators.state import estimator_state, restore_estimator
+from proxlin.estimators.estimator_state import estimator_state, restore_estimator
 
 LEVELS = [0.9, 0.1, 0.5]
 

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from proxlin import Ridge, RobustRegressor
-from proxlin.estimators.state import estimator_state, restore_estimator
+from proxlin.estimators.estimator_state import estimator_state, restore_estimator
 
 
 def line(n=300, wrong=0.1, spread=0.0, seed=0, size=50.0):

@@ -29,7 +29,7 @@ from proxlin.app.tabular.model import TableModel, bounded
 from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.app.tabular.target_scale import choose_target_scales
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.state import estimator_state, restore_estimator
+from proxlin.estimators.estimator_state import estimator_state, restore_estimator
 from proxlin.run.result import Callback
 
 _FIRST = 0.6  # share of the time for the choice; the rest is for fitting it to all rows

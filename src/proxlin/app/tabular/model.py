@@ -17,8 +17,8 @@ from proxlin.app.tabular.encoding import TableEncoding
 from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
+from proxlin.estimators.estimator_state import Saveable
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.state import Saveable
 from proxlin.problem.loss import RowLoss
 from proxlin.report.figure_text import show_figure
 

@@ -23,8 +23,8 @@ from proxlin.app.tabular.numbers import Reading
 from proxlin.app.tabular.regressor_state import regressor_state, restore_regressor
 from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.estimator_state import Saveable, estimator_state, restore_estimator
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.state import Saveable, estimator_state, restore_estimator
 from proxlin.run.storage import digest, dump_checked, parse_json, read_regular, without_checksum
 
 FORMAT = 1  # of the folder; one of a later format is not read

@@ -19,8 +19,8 @@ from proxlin.app.tabular.table_regressor import (
 )
 from proxlin.app.tabular.trees import BoostedTrees
 from proxlin.estimators import RobustRegressor
+from proxlin.estimators.estimator_state import estimator_state, restore_estimator
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.state import estimator_state, restore_estimator
 
 _BARE = {
     "strength": 0.0,
