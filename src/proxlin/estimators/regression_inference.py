@@ -16,7 +16,8 @@ from proxlin.estimators.bootstrap import fast_bootstrap
 from proxlin.estimators.diagnostics import diagnose, draw_diagnostics
 from proxlin.estimators.prediction_interval import Calibration, cross_interval
 from proxlin.estimators.quantile_errors import quantile_covariance, quantile_refit
-from proxlin.estimators.regression_learner import RegressionLearner, Weights
+from proxlin.estimators.regression_learner import RegressionLearner
+from proxlin.estimators.regression_model import Weights
 from proxlin.estimators.regression_summary import RegressionSummary
 from proxlin.estimators.robust_linear import row_counts
 from proxlin.estimators.robust_r2 import robust_r2_score

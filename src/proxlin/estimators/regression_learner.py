@@ -1,11 +1,9 @@
-"""The learning half of RobustRegressor: scale, weigh the rows, solve, score."""
+"""How RobustRegressor learns: scale, weigh the rows, solve."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,37 +11,24 @@ from numpy.typing import NDArray
 from torch import nn
 
 from proxlin.errors import CombinationError
-from proxlin.estimators.base import Checkpoint, RobustBase, named_regularizer
+from proxlin.estimators.base import Checkpoint, named_regularizer
 from proxlin.estimators.linear_fit import LinearFit, linear_regularizer
-from proxlin.estimators.net_fit import (
-    ModuleFactory,
-    build_module,
-    default_steps,
-    predict_rows,
-    regression_problem,
-)
+from proxlin.estimators.net_fit import build_module, default_steps, regression_problem
+from proxlin.estimators.regression_model import RegressionModel, Weights
 from proxlin.estimators.reservoir import Reservoir
-from proxlin.estimators.robust_linear import (
-    Judged,
-    RobustLinear,
-    fit_robust_linear,
-    judge_residuals,
-)
+from proxlin.estimators.robust_linear import RobustLinear, fit_robust_linear
 from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight
 from proxlin.estimators.scaling import RobustScaling
-from proxlin.estimators.scores import CUTOFF, OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor
 from proxlin.exact.linear import LinearResult, quantile_levels, solve_quantiles
 from proxlin.methods.contract import Status
 from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.models import linear_regressor
-from proxlin.problem.loss import Exponent, Pinball, RowLoss
+from proxlin.problem.loss import Pinball
 from proxlin.run.held_out import far_weight, lower_for_most
 from proxlin.run.loop import check_callbacks
 from proxlin.run.result import Result
 from proxlin.terms import Regularizer
-
-Weights = NDArray[np.float64]
 
 _NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
 _ENDED = (Status.INTERRUPTED, Status.STOPPED)  # by the user
@@ -52,52 +37,18 @@ _LEAST_TO_SPLIT, _LEAST_HELD = 20, 25  # rows below which none is held out; rows
 _NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
 
 
-class RegressionLearner(RobustBase):
+class RegressionLearner(RegressionModel):
     """What `fit` and `partial_fit` do once the rows are read and the settings are right."""
 
-    p: Exponent | Literal["auto"]  # type: ignore[assignment]
-    quantile: float | Sequence[float] | None
-    hidden: Sequence[int]
-    module: ModuleFactory | None
     leverage: bool | str | None
-    reweight: bool | str
     scaling: bool
-    fit_intercept: bool
     validation_fraction: float
 
-    coef_: NDArray[np.float64]
-    intercept_: NDArray[np.float64] | float
-    module_: nn.Module
     alpha_: float
-    chosen_: str  # "linear" or "net": the model that predicts
-    scale_: NDArray[np.float64]  # of a linear model
-    row_weights_: Weights
-    _judged_: Judged | None  # while fitting: the rows against a fit that judged them itself
-    _held_: NDArray[np.bool_] | None  # while fitting: rows that no net was trained on
     _trust_: Weights | None  # (n, targets) of the default linear fit
     _squares_: NDArray[np.bool_]  # (targets,) whether it is least squares with these weights
-    _copies_: int  # outputs for each target: so many quantiles were asked for
     _flat_: bool  # whether y came as a vector
-    _features_: RobustScaling
-    _targets_: RobustScaling
     _reservoir_: Reservoir
-
-    @property
-    def _linear(self) -> bool:
-        """Whether a linear model is asked for."""
-        return self.module is None and not tuple(self.hidden)
-
-    @property
-    def _reweighted(self) -> bool:
-        """Whether rows that do not fit lose their weight: unless squares are asked for by name."""
-        return self.p != "mse" if self.reweight == "auto" else bool(self.reweight)
-
-    @property
-    def _exponent(self) -> Exponent:
-        """p; by default squares once bad rows have no weight, and absolute values otherwise."""
-        if self.p != "auto":
-            return self.p
-        return "mse" if self._reweighted and self._linear else 1.0
 
     @property
     def _term(self) -> str | Regularizer | None:
@@ -362,62 +313,6 @@ class RegressionLearner(RobustBase):
         self.intercept_ = float(bias[0]) if self._flat_ else bias
         self.alpha_ = alpha
 
-    def _predict(self, table: Array) -> NDArray[np.float64]:
-        if self.chosen_ == "linear":
-            coef = self.coef_.reshape(-1, self.n_features_in_)
-            predicted: NDArray[np.float64] = table @ coef.T + np.reshape(self.intercept_, -1)
-            return predicted
-        scaled = predict_rows(self.module_, self._features_.apply(table), self._torch_device())
-        if self._copies_ > 1:  # sorted, quantiles of a net do not cross and fit no worse
-            order = np.argsort(quantile_levels(self.quantile)[0])
-            apart = scaled.reshape(len(scaled), -1, self._copies_)
-            apart[..., order] = np.sort(apart, axis=-1)
-            scaled = apart.reshape(len(scaled), -1)
-        return self._targets_.invert(scaled)
-
-    def _norms(self, x: Array, y: Array) -> NDArray[np.float64]:
-        return self.misfits(self._predict(x) - np.repeat(y, self._copies_, axis=1))
-
-    def misfits(self, residual: Array) -> NDArray[np.float64]:
-        """What outlier scores are made of: the size of each row (n, targets) of residuals.
-
-        For a linear model the largest one in the targets' robust standard deviations `scale_`, for
-        a net ||f(x_i) - y_i||_p in scaled targets.
-        """
-        if self.chosen_ == "linear":
-            largest: NDArray[np.float64] = np.abs(residual / self.scale_).max(axis=1)
-            return largest
-        loss = RowLoss(2.0 if self._exponent == "mse" else self._exponent)
-        scaled = np.ascontiguousarray(residual / self._targets_.scale, dtype=np.float64)
-        return loss(torch.from_numpy(scaled)).numpy()
-
-    def _rescore(self, x: Array, y: Array) -> None:
-        """Replace the scores of the training rows by those of these rows, on the same scale."""
-        self.outlier_scores_ = self.outlier_scale_.scores(self._norms(x, y))
-        self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
-
-    def _score_training(self, x: Array, y: Array, weights: Weights | None) -> None:
-        norms = self._norms(x, y) if self.chosen_ == "net" else None
-        y = np.repeat(y, self._copies_, axis=1)
-        if norms is not None:
-            size = _typical(self._targets_.apply(y))
-            scale = OutlierScale.fit(norms, size=size)
-            if self._held_ is not None:  # a net knows the rows it was trained on too well
-                unseen = OutlierScale.fit(norms[self._held_], size=size)
-                scale = max(scale, unseen, key=lambda one: one.limit)
-            self._record(self.result_, norms, scale=scale)
-            return
-        judged = self._judged_
-        if judged is None:
-            residual = (self._predict(x) - y) / self._targets_.scale
-            judged = judge_residuals(
-                self._features_.apply(x), residual, weights, self.row_weights_,
-                intercept=self.fit_intercept, size=_typical(self._targets_.apply(y)),
-            ).times(self._targets_.scale)  # fmt: skip
-        self.scale_, self._judged_ = judged.scale, judged
-        outlier_scale = OutlierScale(0.0, judged.cutoff / CUTOFF)
-        self._record(self.result_, judged.distance.max(axis=1), scale=outlier_scale)
-
 
 @dataclass
 class _Run:
@@ -432,12 +327,6 @@ class _Run:
     held: NDArray[np.bool_] | None = None  # rows that no net is trained on
     reweight: bool = True  # whether rows far off may lose their weight
     regularizer: str | None = None  # where the rows ask for one
-
-
-def _typical(scaled: Array) -> float:
-    """The median distance of the targets from their middle, below which nothing is worth noting."""
-    size = float(np.median(np.abs(scaled - np.median(scaled, axis=0)).sum(axis=1)))
-    return size or 1.0
 
 
 def _product(weights: Weights | None, distrust: Weights) -> Weights | None:
