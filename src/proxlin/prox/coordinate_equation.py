@@ -26,7 +26,7 @@ _ROUGH = 0.2  # bits: good enough for the first trial, whose s is rough as well
 _MAX_STEPS = 100
 
 
-class Trial(NamedTuple):
+class NormTrial(NamedTuple):
     """What the root finder needs of a trial s; the columns scale the tensors before them."""
 
     weight: Tensor  # x^r
@@ -52,7 +52,7 @@ class CoordinateSolver(Protocol):
     def power_sums(self) -> PowerSums:
         """The sums behind the norms and the first guess; to be called first."""
 
-    def trial(self, s: Tensor) -> Trial:
+    def trial(self, s: Tensor) -> NormTrial:
         """Weights and rates at the norms s; they live in buffers and may be overwritten."""
 
     def fraction(self, s: Tensor, *, dual: bool) -> Tensor:
@@ -85,14 +85,14 @@ class QuadraticSolver:
             return PowerSums(three, four, three_halves, first)
         return PowerSums(three_halves, first, three, four)
 
-    def trial(self, s: Tensor) -> Trial:
+    def trial(self, s: Tensor) -> NormTrial:
         """See CoordinateSolver."""
         q, half = self._solve(s)
         weight = torch.mul(half, half, out=self._cube).mul_(half)
         eight = torch.full_like(s, 8.0)
         if self._above_two:
-            return Trial(weight, eight, q.reciprocal_(), 2.0 * s)
-        return Trial(weight, eight, half.div_(q), 4.0 * s)
+            return NormTrial(weight, eight, q.reciprocal_(), 2.0 * s)
+        return NormTrial(weight, eight, half.div_(q), 4.0 * s)
 
     def fraction(self, s: Tensor, *, dual: bool) -> Tensor:
         """See CoordinateSolver."""
@@ -152,7 +152,7 @@ class LogSolver:
             return PowerSums(high_sum, high_steep, low_sum, low_steep)
         return PowerSums(low_sum, low_steep, high_sum, high_steep)
 
-    def trial(self, s: Tensor) -> Trial:
+    def trial(self, s: Tensor) -> NormTrial:
         """See CoordinateSolver."""
         self.settled = self._started
         if self._started:
@@ -163,7 +163,7 @@ class LogSolver:
         weight = torch.mul(self._share, self._rest, out=self._change).mul_(self._squares)
         taker = self._rest if self._above_two else self._share
         rate = torch.div(taker, self._slope, out=self._next)
-        return Trial(weight, 1.0 / (s * self._t), rate, torch.ones_like(s))
+        return NormTrial(weight, 1.0 / (s * self._t), rate, torch.ones_like(s))
 
     def fraction(self, s: Tensor, *, dual: bool) -> Tensor:
         """See CoordinateSolver."""

@@ -26,7 +26,7 @@ from proxlin.prox.coordinate_equation import (
     LogSolver,
     PowerSums,
     QuadraticSolver,
-    Trial,
+    NormTrial,
 )
 from proxlin.prox.norms import norm
 
@@ -127,7 +127,7 @@ def _root(
     return s, None
 
 
-def _fit(trial: Trial, *, p: float) -> tuple[Tensor, Tensor]:
+def _fit(trial: NormTrial, *, p: float) -> tuple[Tensor, Tensor]:
     """K, and the relative change of s at which K^beta, drawn as a straight line, is 1."""
     a = min(p - 1.0, 1.0 / (p - 1.0))
     b = 1.0 - a
