@@ -24,9 +24,9 @@ from torch import Tensor
 from proxlin.prox.coordinate_equation import (
     CoordinateSolver,
     LogSolver,
+    NormTrial,
     PowerSums,
     QuadraticSolver,
-    NormTrial,
 )
 from proxlin.prox.norms import norm
 
