@@ -43,7 +43,7 @@ class Probed(torch.optim.Optimizer):
     total_steps
         The length of steps falls to 0 over so many; None keeps it as it is. In nets beyond 1,500
         parameters the first quarter of them (240 steps without `total_steps`) tries kinds of steps,
-        which takes the parameters back four times.
+        which takes the parameters back a few times.
     steps, length, momentum, curvature, window, renewal
         As in `proxlin.Probed`. With steps="curvature" nothing is tried.
 

@@ -21,7 +21,7 @@ from proxlin.methods.probed.batch_probe import BatchProbe, probe_batch
 from proxlin.methods.probed.batch_size import fitting_batch_size, gradient_noise
 from proxlin.methods.probed.collapse import RESTARTED
 from proxlin.methods.probed.newton import bounds_of, newton_step, proximal_step
-from proxlin.methods.probed.spectral import SpectralMemory, work_of_a_step
+from proxlin.methods.probed.normed import NormedMemory, work_of_a_step
 from proxlin.methods.probed.state import ProbedState
 from proxlin.methods.probed.trial import new_trial
 from proxlin.methods.probed.trust_region import TrustRegion, exact_region
@@ -35,8 +35,8 @@ _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
 _MOST_WORK = 2**36  # multiplications of a spectral step: some seconds of one core
-_SPECTRAL_ROWS = 64  # of a batch of spectral steps, whose noise costs little
-_ASTRAY, _SPECTRAL_ASTRAY = 3.0, 10.0  # times the last good loss: the run has gone wrong
+_NORMED_ROWS = 64, 256  # of a batch of normed steps, at least and at most
+_ASTRAY, _NORMED_ASTRAY = 3.0, 10.0  # times the last good loss: the run has gone wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Probed:
     batch_size: int | None = None  # None: from the activations of a row and the slopes' noise
     length: float = 0.3  # of a step, in Newton steps; a cosine takes it to 0 over the budget
     momentum: float = 0.9
-    steps: str = "auto"  # "curvature", or the better of that and spectral steps by a short trial
+    steps: str = "auto"  # "curvature", or the best of that and normed steps by a short trial
     curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
     window: int = 300  # steps whose probes the curvature averages over in the long run
     floor: float = 1e-2  # |r| below this part of its scale is rounded off; it falls with the budget
@@ -80,7 +80,7 @@ class Probed:
         size = min(size, problem.n_rows)
         exact = problem.penalty.is_quadratic or problem.penalty.box is not None
         whole = exact and size == problem.n_rows and not (problem.noisy or problem.streamed)
-        # A dense matrix misses nothing of the curvature, and spectral steps know smooth terms only.
+        # A dense matrix misses nothing of the curvature, and normed steps know smooth terms only.
         settled = isinstance(curvature, DenseCurvature) or not problem.penalty.is_quadratic
         costly = work_of_a_step(problem.layout) > _MOST_WORK
         return ProbedState(
@@ -119,7 +119,7 @@ class Probed:
                 self._try(problem, state, budget)
                 return Step()
             self._advance(problem, state, budget)
-        steps = state.steps if state.spectral is None else state.spectral.steps
+        steps = state.steps if state.normed is None else state.normed.steps
         if state.restarts < self.restarts and state.watch.collapsed(problem, state.theta, steps):
             self._restart(problem, state)
             return Step(remarks=(RESTARTED,))
@@ -153,8 +153,8 @@ class Probed:
 
     def _advance(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         state.floor = self._floor(budget, state.whole)
-        if state.spectral is not None:
-            self._advance_spectral(problem, state, state.spectral, budget)
+        if state.normed is not None:
+            self._advance_normed(problem, state, state.normed, budget)
             return
         if not state.probes:
             self.prepare(problem, state, budget)
@@ -199,10 +199,11 @@ class Probed:
         if state.average is not None:
             state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
 
-    def _advance_spectral(
-        self, problem: Problem, state: ProbedState, memory: SpectralMemory, budget: Budget
+    def _advance_normed(
+        self, problem: Problem, state: ProbedState, memory: NormedMemory, budget: Budget
     ) -> None:
-        size = self.batch_size or _SPECTRAL_ROWS
+        least, most = _NORMED_ROWS
+        size = self.batch_size or min(max(state.batch_size, least), most)
         probe = probe_batch(
             problem, state.theta, problem.take(state.batches.next(size)), state.floor,
             state.generator, probes_a_part=0,
@@ -334,7 +335,7 @@ class Probed:
 
     def _healthy(self, state: ProbedState, loss: float, steps: int) -> bool:
         """Keep a good point now and then; go back to it when the loss has run away."""
-        limit = (_ASTRAY if state.spectral is None else _SPECTRAL_ASTRAY) * state.good_loss
+        limit = (_ASTRAY if state.normed is None else _NORMED_ASTRAY) * state.good_loss
         if not math.isfinite(loss) or state.loss > limit:
             state.theta = state.good.clone()
             state.gradient.zero_()

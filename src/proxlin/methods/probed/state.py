@@ -12,7 +12,7 @@ from proxlin.methods.curvature import AveragedCurvature, DenseCurvature
 from proxlin.methods.probed.batch_probe import HALVES
 from proxlin.methods.probed.batch_size import GradientNoise
 from proxlin.methods.probed.collapse import CollapseWatch
-from proxlin.methods.probed.spectral import SpectralMemory
+from proxlin.methods.probed.normed import NormedMemory
 from proxlin.methods.probed.trial import Trial
 from proxlin.methods.probed.trust_region import TrustRegion
 from proxlin.problem.rows import Shuffler
@@ -52,9 +52,9 @@ class ProbedState:
     steps: int = 0
 
     @property
-    def spectral(self) -> SpectralMemory | None:
-        """The memory of spectral steps, if those are taken now."""
-        return None if self.trial is None else self.trial.spectral
+    def normed(self) -> NormedMemory | None:
+        """The memory of normed steps, if those are taken now."""
+        return None if self.trial is None else self.trial.normed
 
     @property
     def trying(self) -> bool:

@@ -1,6 +1,6 @@
 """Which kind of step suits a net is found out by trying them for a few per cent of the budget.
 
-Curvature steps lead by far on many nets and fall behind spectral ones on others, where averaged
+Curvature steps lead by far on many nets and fall behind normed ones on others, where averaged
 blocks say little about the curvature. No theory tells which beforehand; a short trial does.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from proxlin.methods.contract import Budget
-from proxlin.methods.probed.spectral import SpectralMemory
+from proxlin.methods.probed.normed import NormedMemory
 
-_RATES = (0.03, 0.01)  # of spectral steps
-_FIRST, _SECOND = 0.04, 0.08  # of the budget for each turn of the first and the second round
-_STEPS = (40, 80)  # of each turn, where there is no budget
+_RATES = (0.03, 0.01), (0.01, 0.003)  # of spectral steps, and of those by the largest entry
+_FIRST, _SECOND = 0.03, 0.06  # of the budget for each turn of the first and the second round
+_STEPS = (30, 60)  # of each turn, where there is no budget
 _LEAST_STEPS = 10  # of a turn; budgets that allow fewer are too small for a trial
 _JUDGES = 4  # batches that compare where the turns have come to
 _CURVATURE = 0  # the entrant that takes curvature steps
@@ -26,7 +26,7 @@ _CURVATURE = 0  # the entrant that takes curvature steps
 class Entrant:
     """A kind of step and where it has come to; a rate of 0 stands for curvature steps."""
 
-    spectral: SpectralMemory
+    memory: NormedMemory
     theta: Tensor  # (d,) where its turn ended
     average: Tensor  # (d,) of its latest points
     change: float = 0.0  # of the loss since the start, summed over the batches that compare
@@ -36,19 +36,33 @@ class Entrant:
 class Trial:
     """Two rounds of turns, each from one start.
 
-    First spectral steps at several rates, then the better of them against curvature steps, from
-    where it has come to. The averages of the latest points are compared: what a run returns that
+    First normed steps at several rates, then the best of them against curvature steps, from where
+    it has come to. The averages of the latest points are compared: what a run returns that
     takes shorter and shorter steps.
     """
 
     start: Tensor  # (d,) where every turn of this round begins
     entrants: list[Entrant]
-    playing: list[int]  # the entrants of this round; when the trial is over, the winner
-    turn: int = 0  # which of them it is
+    finalist: int | None = None  # the winner of the first round
+    winner: int | None = None
+    turn: int = 0  # whose of those that play
     began: float = 0.0  # progress of the budget at which the turn began
     steps: int = 0  # of this turn
     judges: int = 0  # batches that have compared
-    over: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the winner goes on alone."""
+        return self.winner is not None
+
+    @property
+    def playing(self) -> list[int]:
+        """The entrants of this round."""
+        if self.winner is not None:
+            return [self.winner]
+        if self.finalist is not None:
+            return [_CURVATURE, self.finalist]
+        return [number for number in range(len(self.entrants)) if number != _CURVATURE]
 
     @property
     def comparing(self) -> bool:
@@ -66,16 +80,16 @@ class Trial:
         return [self.entrants[number] for number in self.playing]
 
     @property
-    def spectral(self) -> SpectralMemory | None:
-        """The memory of spectral steps, if those are to be taken now."""
+    def normed(self) -> NormedMemory | None:
+        """The memory of normed steps, if those are to be taken now."""
         if self.comparing:
             return None
-        memory = self.entrants[self.playing[self.turn]].spectral
+        memory = self.entrants[self.playing[self.turn]].memory
         return memory if memory.rate else None
 
     def begin_turn(self, budget: Budget) -> bool:
         """Count a step of this turn; False, and the trial is over, if the budget is too small."""
-        first = _CURVATURE not in self.playing and not self.turn
+        first = self.finalist is None and not self.turn
         if first and self.steps == 1:
             self.began = budget.progress  # the first step of all loads code
         few = budget.max_iter is not None and budget.max_iter * _FIRST < _LEAST_STEPS
@@ -83,7 +97,7 @@ class Trial:
         if first and (few or slow):
             self._close(_CURVATURE)
             return False
-        memory = self.spectral
+        memory = self.normed
         if memory is not None and not memory.steps:
             memory.begin(self.start)
         self.steps += 1
@@ -91,7 +105,7 @@ class Trial:
 
     def turn_is_over(self, budget: Budget) -> bool:
         """Whether the present turn has had its share of the budget, and steps enough."""
-        second = _CURVATURE in self.playing
+        second = self.finalist is not None
         if not budget.bounded:
             return self.steps >= _STEPS[second]
         share = _SECOND if second else _FIRST
@@ -115,28 +129,28 @@ class Trial:
         winner = min(self.playing, key=lambda number: self.entrants[number].change)
         best = self.entrants[winner]
         point, average = best.theta, best.average
-        if _CURVATURE in self.playing:
+        if self.finalist is not None:
             self._close(winner)
             return point, average
-        self.start, self.playing = average.clone(), [_CURVATURE, winner]
+        self.start, self.finalist = average.clone(), winner
         self.turn = self.judges = 0
         self.began, best.change = budget.progress, 0.0
         return self.start, self.start
 
     def _close(self, winner: int) -> None:
         """Go on with this entrant alone; what the others remember is let go."""
-        self.playing = [winner] * len(self.playing)  # as many as before: checkpoints compare
-        self.turn, self.over = 0, True
+        self.winner, self.turn = winner, 0
         empty = self.start.new_empty(0)
         for number, entrant in enumerate(self.entrants):
             entrant.theta = entrant.average = empty
             if number != winner:
-                entrant.spectral.slope = entrant.spectral.square = empty
+                entrant.memory.slope = entrant.memory.square = empty
 
 
 def new_trial(start: Tensor) -> Trial:
     """A trial whose turns begin at `start`."""
     empty = start.new_empty(0)
-    rates = (0.0, *_RATES)
-    entrants = [Entrant(SpectralMemory(rate, empty, empty), empty, empty) for rate in rates]
-    return Trial(start.clone(), entrants, list(range(1, len(entrants))))
+    spectral, entrywise = _RATES
+    kinds = [(False, 0.0), *((True, r) for r in spectral), *((False, r) for r in entrywise)]
+    entrants = [Entrant(NormedMemory(*kind, empty, empty), empty, empty) for kind in kinds]
+    return Trial(start.clone(), entrants)

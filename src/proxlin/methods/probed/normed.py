@@ -1,10 +1,11 @@
-"""Spectral steps: the slope of each matrix with all its singular values made alike.
+"""Normed steps: the move of a given size that lowers the linear model of the loss most.
 
-Of all moves S of a matrix with spectral norm at most 1, -U V^T lowers <slope, S> most, where
-slope = U diag(s) V^T: the step of a model whose proximal term is the squared spectral norm of each
-matrix. It asks nothing of curvature, costs one backward pass and a few small products, and is the
-better kind of step where averaged blocks say little about C: recurrent nets, attention, derivatives
-inside the residual. Vectors move by their slope over its running size.
+What counts as size is a norm, whose square is the proximal term. Of all moves S of a matrix with
+spectral norm at most 1, -U V^T lowers <slope, S> most, where slope = U diag(s) V^T: the spectral
+steps of Muon. With the largest entry as norm it is the sign of every slope: the steps of Adam,
+smoothed by a running size. Both ask nothing of curvature and cost one backward pass; spectral ones
+cost some products of matrices, too. They are the better steps where averaged blocks say little
+about C: recurrent nets, attention, derivatives inside the residual.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _ROUNDS = 5
 
 
 @dataclass
-class SpectralMemory:
-    """What spectral steps remember."""
+class NormedMemory:
+    """What normed steps remember."""
 
+    spectral: bool  # matrices by their spectral norm; else all by their largest entry
     rate: float  # root mean square of the moves of a parameter before the schedule, about
     slope: Tensor  # (d,) running average of the slopes
     square: Tensor  # (d,) running average of their squares
@@ -44,20 +46,20 @@ class SpectralMemory:
         self.steps += 1
         self.slope.lerp_(slope, 1 - _MOMENTUM)
         self.square.lerp_(slope.square(), 1 - _MEMORY)
-        ahead = slope.lerp(self.slope, _MOMENTUM)  # Nesterov's
         size = (self.square / (1 - _MEMORY**self.steps)).sqrt_()
         moves = self.slope / (1 - _MOMENTUM**self.steps)
         moves.div_(size.clamp_min_(torch.finfo(size.dtype).tiny ** 0.5)).neg_()
-        for move, part in zip(
-            layout.split(moves).values(), layout.split(ahead).values(), strict=True
-        ):
-            if part.ndim > 1:
-                move.copy_(-orthogonal(part.flatten(1)).view_as(part))
+        if self.spectral:
+            ahead = slope.lerp(self.slope, _MOMENTUM)  # Nesterov's
+            pairs = zip(layout.split(moves).values(), layout.split(ahead).values(), strict=True)
+            for move, part in pairs:
+                if part.ndim > 1:
+                    move.copy_(-orthogonal(part.flatten(1)).view_as(part))
         return moves
 
 
 def work_of_a_step(layout: Layout) -> int:
-    """Multiplications that make the matrices of a step orthogonal."""
+    """Multiplications of a spectral step beyond the backward pass."""
     sides = [(shape[0], prod(shape[1:])) for shape in layout.shapes if len(shape) > 1]
     return sum(_ROUNDS * min(m, n) ** 2 * (2 * max(m, n) + min(m, n)) for m, n in sides)
 
