@@ -212,6 +212,14 @@ def test_a_net_stays_put_whatever_the_size_of_wrong_targets():
     assert max(errors) <= 1.2 * errors[0]
 
 
+def test_a_net_lets_go_of_wrong_rows_where_values_of_the_target_repeat():
+    x, truth, rng = curve(3, rows=400)
+    y = truth.round(1)
+    y[:160] = 5.0 + 0.1 * rng.normal(size=160)
+    model = RobustRegressor(hidden=(16,), random_state=0, max_iter=80).fit(x, y)
+    assert np.median(np.abs(model.predict(x) - truth)) < 0.15
+
+
 def test_of_a_dozen_rows_a_net_is_not_trusted():
     x, truth, _ = curve(2, rows=12)
     model = RobustRegressor(hidden=(16,), random_state=0, max_iter=20).fit(x, truth)

@@ -34,6 +34,7 @@ _NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outl
 _ENDED = (Status.INTERRUPTED, Status.STOPPED)  # by the user
 _MARGIN = 0.97  # of the line's loss, below which a net is worth its trouble
 _LEAST_TO_SPLIT, _LEAST_HELD = 20, 25  # rows below which none is held out; rows held out at least
+_MOSTLY = 0.4  # of the rows at the median of a target, which is then mostly one value
 _NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
 
 
@@ -174,7 +175,7 @@ class RegressionLearner(RegressionModel):
         off = run.rows[1] - (run.rows[0] @ line.coef.T + line.intercept)
         trust = bisquare_weight((np.abs(off) / line.judged.scale).max(axis=1) / (2 * EFFICIENT))
         run.held = self._held_ = held
-        if line.result.remarks:  # a target that is mostly one value: nobody can tell what is far
+        if (_at_median(run.rows[1]) > _MOSTLY).any():  # nobody can tell what is far from that
             run.reweight, trust = False, np.ones(len(off))
         result = self._solve(run, trust, share)
         result = replace(result, remarks=(*line.result.remarks, *result.remarks))
@@ -327,6 +328,12 @@ class _Run:
     held: NDArray[np.bool_] | None = None  # rows that no net is trained on
     reweight: bool = True  # whether rows far off may lose their weight
     regularizer: str | None = None  # where the rows ask for one
+
+
+def _at_median(y: Array) -> Weights:
+    """The share of the rows that lie at the median of each target."""
+    share: Weights = (y == np.median(y, axis=0)).mean(axis=0)
+    return share
 
 
 def _product(weights: Weights | None, distrust: Weights) -> Weights | None:
