@@ -27,7 +27,7 @@ from proxlin.estimators.estimator_state import Saveable, estimator_state, restor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.run.storage import digest, dump_checked, parse_json, read_regular, without_checksum
 
-FORMAT = 1  # of the folder; one of a later format is not read
+FORMAT = 2  # of the folder; one of a later format is not read
 
 _WHAT = "proxlin model"
 _PACKAGES = ("proxlin", "torch", "numpy", "scikit-learn", "pandas", "safetensors")
