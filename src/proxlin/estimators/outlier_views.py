@@ -20,12 +20,13 @@ _FAR = 30.0  # inter-quartile standard deviations beyond which a cell adds nothi
 _CLIP = 5.0  # standard deviations that a cell counts for at most
 _SHARE = 0.75  # of the rows that are the bulk
 _COMPONENTS = (10, 20, 40)  # of the distances: a row may be odd in smaller components alone
-_ROWS_PER_COMPONENT = 5  # which more than the first number of components needs
+_ROWS_PER_COMPONENT = 10  # which more than the first number of components needs
 _REFERENCE = 5_000  # rows among which neighbours are looked for
 _LEAST_NEIGHBOURS = 5
 _LEAST_BINS = 5
 _FLOOR = 1e-3  # of the median: oddities below it count as it, on the log scale
 _LOWEST = -3.0  # robust standard deviations: no row is more usual than that
+_HIGH = 5.0  # beyond which a kind grows slowly, so that none decides alone
 
 # Neighbours see most kinds of outliers, in tables of several groups too; ranks lose how far.
 _WEIGHTS = {
@@ -206,12 +207,15 @@ class LogScale:
     def fit(cls, values: Vector) -> LogScale:
         """Median of the logarithms, and how far below it a Gaussian has one of its deviations.
 
-        What lies below, outliers do not stretch. The standard deviation if half of them agree.
+        What lies below, outliers do not stretch; the upper quartile counts where it is farther, so
+        that a kind with a long upper half does not outweigh the others. The standard deviation if
+        half of them agree.
         """
         least = max(_FLOOR * float(np.median(values)), _FLOOR * float(values.mean()), 1e-12)
         logs = np.log(np.maximum(values, least))
         center = float(np.median(logs))
-        spread = center - float(np.percentile(logs, ONE_BELOW))
+        below, upper = np.percentile(logs, (ONE_BELOW, 75))
+        spread = float(max(center - below, 2 * (upper - center) / NORMAL_IQR))
         if spread < 1e-6:
             spread = float(logs.std())
         return cls(least, center, spread if spread >= 1e-6 else 1.0)
@@ -219,7 +223,8 @@ class LogScale:
     def apply(self, values: Vector) -> Vector:
         """Robust standard deviations above the middle."""
         logs = np.log(np.maximum(values, self.least))
-        return np.maximum((logs - self.center) / self.spread, _LOWEST)
+        away = np.maximum((logs - self.center) / self.spread, _LOWEST)
+        return np.minimum(away, _HIGH) + np.log1p(np.maximum(away - _HIGH, 0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,3 +53,12 @@ def test_the_page_shows_the_row_and_escapes_names(detection):
 def test_a_table_that_says_too_little_is_refused():
     with pytest.raises(InvalidInputError, match="say too little"):
         detect_outliers(pd.DataFrame({"a": [1.0, 2.0, 3.0]}))
+
+
+def test_whole_numbers_are_expected_in_columns_of_whole_numbers(frame):
+    whole = frame.assign(count=np.round(frame["length"])).drop(columns="kind")
+    whole.loc[20, "count"] = 40
+    cells = [cell for misfit in detect_outliers(whole).worst(5) for cell in misfit.cells]
+    (odd,) = (cell for cell in cells if cell.column == "count" and cell.got == 40)
+    assert odd.expected == round(odd.expected)
+    assert abs(odd.expected - whole.loc[20, "length"]) < 1

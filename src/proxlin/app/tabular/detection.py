@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from proxlin.app.tabular.column_kinds import find_identifiers, learn_features
-from proxlin.app.tabular.columns import Content, Matrix, NumberColumn
+from proxlin.app.tabular.columns import Content, Matrix, NumberColumn, Vector
 from proxlin.app.tabular.csv_file import RawTable
 from proxlin.app.tabular.encoding import TableEncoding
 from proxlin.app.tabular.fit_drawings import score_drawing
@@ -37,6 +37,7 @@ class Detection:
     expected: Matrix  # (rows, encoded columns)
     cutoff: float
     notes: tuple[str, ...]
+    whole: frozenset[str]  # columns of whole numbers
 
     def worst(self, count: int) -> list[Misfit]:
         """The oddest rows with their oddest cells."""
@@ -50,9 +51,10 @@ class Detection:
             cells = []
             for rank, j in enumerate(order):
                 if rank == 0 or self.judged.misfits[row, j] > 2:
-                    expected: Content = self.encoding.features[j].expected(
-                        self.expected[row, owners == j]
-                    )
+                    column = self.encoding.features[j]
+                    expected: Content = column.expected(self.expected[row, owners == j])
+                    if column.name in self.whole and round(float(expected)) != got[j][place]:
+                        expected = float(round(float(expected)))
                     cells.append(OddCell(self.judged.names[j], expected, got[j][place]))
             score, flag = float(self.judged.scores[row]), bool(self.judged.flags[row])
             misfits.append(Misfit(row + 1, score, flag, tuple(cells)))
@@ -74,12 +76,14 @@ def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = (
             f" about what is usual; at least {_FEWEST_ROWS} rows with 2 columns must be there."
         )
     encoded, remarks = encoding.encode(whole.frame)
-    cells = encoded.copy()
+    cells, whole_numbers = encoded.copy(), set()
     for place, owner in enumerate(encoding.owners):
         column = encoding.features[owner]
         if isinstance(column, NumberColumn):  # missing, not the median
             values = read_numbers(whole.frame[column.name], column.reading).values
             cells[np.isnan(values), place] = np.nan
+            if column.reading.form != "date" and _all_whole(values):
+                whole_numbers.add(column.name)
     detector = RobustOutlierDetector().fit(cells)
     away = np.abs(detector.cell_scores(cells))
     misfits = np.zeros((len(cells), len(encoding.features)))
@@ -88,8 +92,19 @@ def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = (
     judged = Judgement(labels, detector.outlier_scores_, misfits, detector.outliers_)
     notes += [*learned.notes, *remarks]
     return Detection(
-        whole, encoding, judged, detector.expected(cells), -detector.offset_, tuple(notes)
+        whole,
+        encoding,
+        judged,
+        detector.expected(cells),
+        -detector.offset_,
+        tuple(notes),
+        frozenset(whole_numbers),
     )
+
+
+def _all_whole(values: Vector) -> bool:
+    known = values[~np.isnan(values)]
+    return bool((known == np.round(known)).all())
 
 
 def detection_report(found: Detection, source: str, command: str) -> str:
