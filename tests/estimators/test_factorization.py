@@ -96,6 +96,9 @@ def test_chunks_of_a_stream(plant):
     assert subspace_error(torch.from_numpy(whole.components_), plant.right) < 0.05
     assert whole.result_.status is Status.ITERATIONS
     assert whole.result_.certificate is None
+    wide = [RobustFactorization(2, batch_size=size, max_iter=1, random_state=0).fit(x)
+            for size in (len(x), 2**64)]  # fmt: skip
+    np.testing.assert_array_equal(wide[0].components_, wide[1].components_)
 
 
 def test_frames_have_names_in_and_out(plant):

@@ -199,7 +199,7 @@ def _fit_batches(
     )
 
     def one_pass() -> None:
-        for rows in torch.split(torch.randperm(n, generator=generator), batch):
+        for rows in torch.split(torch.randperm(n, generator=generator), min(batch, n)):
             stream.update(cells.rows(rows.sort().values))
             if budget.expired():
                 break
