@@ -32,7 +32,7 @@ from proxlin.terms import Regularizer
 
 _NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
 _ENDED = (Status.INTERRUPTED, Status.STOPPED)  # by the user
-_MARGIN = 0.97  # of the line's loss, below which a net is worth its trouble
+_SURE = 2.0  # standard errors by which a net must be better than the line
 _LEAST_TO_SPLIT, _LEAST_HELD = 20, 25  # rows below which none is held out; rows held out at least
 _MOSTLY = 0.4  # of the rows at the median of a target, which is then mostly one value
 _NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
@@ -192,7 +192,7 @@ class RegressionLearner(RegressionModel):
             )
         else:
             by_net, by_line = norms[held], torch.from_numpy(self.misfits(off[held]))
-            if lower_for_most(by_net, _MARGIN * by_line, p=1.0):
+            if lower_for_most(by_net, by_line, p=1.0, errors=_SURE):
                 return result
             remark = "A linear model predicts most held-out rows better than the net and is kept."
         self.chosen_ = "linear"

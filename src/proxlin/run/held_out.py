@@ -108,12 +108,15 @@ def far_weight(losses: Tensor, held: Tensor) -> Tensor:
     return pull(losses / (_FAR * median(held)).clamp_min(torch.finfo().tiny))
 
 
-def lower_for_most(losses: Tensor, others: Tensor, *, p: Exponent | Literal["pinball"]) -> bool:
+def lower_for_most(
+    losses: Tensor, others: Tensor, *, p: Exponent | Literal["pinball"], errors: float = 0.0
+) -> bool:
     """Whether these losses of rows (n,) are lower than the other ones of the same rows.
 
     In the mean, each loss redescending beyond three of the smaller median: a row that is far off
     both times changes nothing, and no row much. For quantiles in the plain mean, which alone is
-    least at them. Losses that are no numbers are never lower.
+    least at them. Losses that are no numbers are never lower. `errors`: by more than so many
+    standard errors of the difference.
     """
     pair = torch.stack([losses, others]).double()
     known = torch.isfinite(pair).all(dim=1)
@@ -123,5 +126,6 @@ def lower_for_most(losses: Tensor, others: Tensor, *, p: Exponent | Literal["pin
         pair = pair.sqrt() if p == "mse" else pair
         limit = _FAR * float(torch.minimum(median(pair[0]), median(pair[1])))
         pair = Redescending(1.0, limit)(pair.unsqueeze(-1)) if limit > 0 else pair
-    first, second = pair.mean(dim=1)
-    return bool(first < second)
+    gain = pair[1] - pair[0]
+    chance = errors * float(gain.std(correction=0)) / math.sqrt(len(gain))
+    return float(gain.mean()) > chance
