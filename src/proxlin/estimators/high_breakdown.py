@@ -110,11 +110,13 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], start: RobustF
         if settled:
             break
     whole = least_squares(part, admitted.astype(np.float64))
-    far_at_first, far, far_of_all = (
-        surprising(distances(rows.residual(f.coef), f), f.freedom - 1.0, counts)
-        for f in (start, fit, whole)
-    )
-    return fit if (far_at_first and far) or far_of_all else whole
+    # The scale has chosen its rows and is worth fewer of them than it has, as that of the start.
+    worth = min(start.freedom, fit.freedom)
+    for judge, freedom in ((fit, worth), (whole, whole.freedom)):
+        distance = distances(rows.residual(judge.coef), judge)
+        if surprising(distance, freedom - 1.0, counts):
+            return fit
+    return whole
 
 
 def distances(residual: Vector, fit: RobustFit) -> Vector:
