@@ -134,6 +134,12 @@ class MethodRun(Loop):
         memory = restore(self._memory(None), kept, self.problem.device)
         if not isinstance(memory, dict):
             raise CheckpointError("the checkpoint is empty. Choose another checkpoint folder.")
+        never_empty = ("start", "best_theta", "history", "remarks", "state")
+        empty = [n for n in never_empty if memory[n] is None and getattr(self, n) is not None]
+        if empty:
+            raise CheckpointError(
+                f"the checkpoint does not hold {empty[0]}. Choose another checkpoint folder."
+            )
         measured = memory["stationarity"]
         if not isinstance(memory["held_out"], type(self.held_out)) or not (
             measured is None or isinstance(measured, int | float)

@@ -144,3 +144,13 @@ def test_the_checkpoint_of_another_run_is_refused(other, words, folder):
     assert words in str(caught.value)
     assert torch.equal(task.theta(), before)
     assert CheckpointFolder(folder).numbers() == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["start", "best_theta", "history", "remarks", "state"])
+def test_a_right_checksum_over_nothing_is_refused(name, folder):
+    for path in folder.glob("*.json"):
+        content = without_checksum(json.loads(path.read_bytes()))
+        content["memory"]["entries"][name] = None
+        path.write_bytes(dump_checked(content))
+    with pytest.raises(CheckpointError, match=f"does not hold {name}"):
+        run("adam", checkpoint=folder)
