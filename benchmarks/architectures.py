@@ -24,7 +24,7 @@ class Recurrent(nn.Module):
     """A recurrent net whose last state is mapped to the forecast."""
 
     def __init__(
-        self, kind: type[nn.LSTM | nn.GRU], inputs: int, hidden: int, outputs: int
+        self, kind: type[nn.LSTM | nn.GRU | nn.RNN], inputs: int, hidden: int, outputs: int
     ) -> None:
         super().__init__()
         self.cell = kind(inputs, hidden, batch_first=True)
