@@ -296,3 +296,18 @@ def test_a_code_for_unknown_is_no_value_of_the_target():
     assert model.outliers_[:120].all()
     assert model.outliers_[120:].mean() < 0.03
     assert np.abs(model.coef_ - coef).max() < 0.3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_wrong_features_and_wrong_targets_together_leave_most_of_the_bulk(seed):
+    rng = np.random.default_rng(seed)
+    truth = np.array([1.0, -2.0, 3.0])
+    x = rng.normal(size=(400, 3))
+    y = x @ truth + rng.normal(size=400)
+    x[:120] += 30.0
+    y[:120] = 20.0 * rng.normal(size=120)
+    wrong = 120 + np.flatnonzero(rng.random(280) < 0.25)
+    y[wrong] += 30.0 * rng.normal(size=len(wrong))
+    model = RobustRegressor().fit(x, y)
+    assert not model.result_.remarks
+    np.testing.assert_allclose(model.coef_, truth, atol=0.25)

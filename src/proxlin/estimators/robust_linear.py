@@ -39,7 +39,8 @@ FALSE_FLAGS = 0.006  # share of good rows with Gaussian noise that are flagged
 _FEW = 3.0  # rows a coefficient below which a ridge is considered
 _FEWEST = 2.0  # rows a coefficient below which there is no other
 _TIED = 0.25  # share of one value from which a target may be discrete
-_KEPT = 0.5, 0.75  # share of the rows that a fit must describe; the same where values are tied
+_KEPT = 0.5  # share of the rows in the bulk of the features that a fit must describe
+_KEPT_OF_TIED = 0.75  # share of all rows, where values are tied
 _FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
 _COMMON = 0.05  # share of the rows from which a value of such a column is common
 _PROVEN = 1e-8
@@ -107,7 +108,7 @@ def fit_robust_linear(
         size = _typical(column, count)
         rows = RegressionRows(design, np.asarray(column / size, dtype=np.float64), count, watch)
         fit = _fit_target(rows, near, intercept=intercept, seed=seed)
-        if _unfounded(rows, fit):
+        if _unfounded(rows, fit, near):
             fit, fallen = _least_absolute(rows, intercept), fallen + 1
         fits.append(replace(fit, coef=fit.coef * size, scale=max(fit.scale, EXACT) * size))
     coefs = np.stack([fit.coef for fit in fits])
@@ -204,8 +205,11 @@ def _fit_target(
     return robust_ridge_fit(rows, near, intercept=intercept, start=fit)
 
 
-def _unfounded(rows: RegressionRows, fit: RobustFit) -> bool:
-    """Whether the rows that the fit describes are a minority, or all have the same target."""
+def _unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) -> bool:
+    """Whether the fit describes too few rows, or rows of one target value only.
+
+    Rows far out in their features need not come back: a majority of the near ones founds a fit.
+    """
     target, count = rows.target, rows.weights
     described = (fit.trust > 0.5) & (count > 0)
     values, index = np.unique(target, return_inverse=True)
@@ -218,8 +222,9 @@ def _unfounded(rows: RegressionRows, fit: RobustFit) -> bool:
     value = values[shares.argmax()]
     # A number far from all others, such as 9999, stands for "unknown"; zeros are a quantity.
     code = value != 0 and np.abs(target[described] - value).min(initial=np.inf) > range_described
-    least = _KEPT[1] if shares.max() >= _TIED and not code else _KEPT[0]
-    return bool(count @ fit.trust < least * count.sum())
+    if shares.max() >= _TIED and not code:
+        return bool(count[described].sum() < _KEPT_OF_TIED * count.sum())
+    return bool(count[described & near].sum() < _KEPT * count[near].sum())
 
 
 def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
