@@ -38,9 +38,6 @@ ESTIMATORS: list[Any] = [
 
 def expected_failures(estimator: Any) -> dict[str, str]:
     """Checks that cannot hold, each with its reason."""
-    weights = "check_sample_weight_equivalence_on_dense_data"
-    if isinstance(estimator, RobustRegressor) and tuple(estimator.hidden):
-        return {weights: "a net is trained on random batches, which repeated rows change"}
     if isinstance(estimator, RobustAutoencoder) and estimator.contamination == "auto":
         reason = "its rows have no outliers, so none is flagged where no share of them is demanded"
         return dict.fromkeys(("check_outliers_train", "check_outliers_fit_predict"), reason)

