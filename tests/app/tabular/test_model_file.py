@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, load_model, save_model
-from proxlin.app.tabular.model_file import model_files
+from proxlin.app.tabular.model_file import model_files, model_state
 from proxlin.app.tabular.model_folder import check_destination, write_folder
 from proxlin.app.tabular.table_regressor import TableRegressor
 from proxlin.errors import InvalidInputError
@@ -62,6 +62,19 @@ def test_a_model_comes_back_bit_for_bit(fitted, tmp_path):
     assert after.result_.status is before.result_.status
     np.testing.assert_array_equal(after.outliers_, before.outliers_)
     pd.testing.assert_frame_equal(after.history_, before.history_)
+
+
+def test_families_that_share_a_fit_are_saved(monkeypatch):
+    """Kernels and trees of an average begin with the same linear fit, tensors and all."""
+    model = fit_table(RawTable(houses()), KINDS["linear"]).model
+    values, arrays = model_state(model.estimator)
+    first = next(iter(arrays.values()))
+    monkeypatch.setattr(
+        "proxlin.app.tabular.model_file.model_state",
+        lambda _: (values, {**arrays, "twin": first, "part": first.flatten()[:1]}),
+    )
+    kept = load(model_files(model)["model.safetensors"])
+    assert torch.equal(kept["twin"], first)
 
 
 def test_the_order_of_slashed_dates_is_kept(tmp_path):

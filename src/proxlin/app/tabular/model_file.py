@@ -85,7 +85,8 @@ def _check_predicts(model: TableModel) -> None:
 def model_files(model: TableModel) -> dict[str, bytes]:
     """The two files of a saved model by name."""
     values, arrays = model_state(model.estimator)
-    content = save(arrays)
+    # Families that begin with the same fit share its tensors, which safetensors refuses.
+    content = save({name: array.clone() for name, array in arrays.items()})
     header = {
         "what": _WHAT,
         "format": FORMAT,
