@@ -166,8 +166,11 @@ ARFF = """% a comment
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch, server: Server) -> Small:
-    """Five rows, two features with two unknown cells, two targets; registered as `tiny-table`."""
+def table(monkeypatch: pytest.MonkeyPatch) -> Small:
+    """Five rows, two features with two unknown cells, two targets; registered as `tiny-table`.
+
+    Its checksum is not known: it is never downloaded.
+    """
     contents = {"tables/tiny.arff": ARFF.encode()}
     entry = DatasetEntry(
         name="tiny-table",
@@ -177,7 +180,7 @@ def table(monkeypatch: pytest.MonkeyPatch, server: Server) -> Small:
         features=2,
         targets=2,
         licence="none",
-        files=(DataFile(path="tables/tiny.arff", urls=(f"{server.url}/tables/tiny.arff.gz",)),),
+        files=(DataFile(path="tables/tiny.arff"),),
         target_names=("y2", "y1"),
     )
     monkeypatch.setitem(REGISTRY, entry.name, entry)

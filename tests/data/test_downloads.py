@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import json
 import logging
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from proxlin.data import DataFile, load_dataset, registry
+from proxlin.data import DataFile, load_dataset
 from proxlin.data.registry import REGISTRY
 from proxlin.errors import DataError
-from tests.data.conftest import ARFF, Answer, Server, Small, files_below
-from tests.data.ways import DAMAGES, IMAGE_FILES, damage, first_cell, variant
+from tests.data.conftest import Answer, Server, Small, files_below
+from tests.data.ways import DAMAGES, IMAGE_FILES, damage, first_cell, served, variant
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
@@ -66,8 +64,10 @@ def test_second_mirror_serves_when_the_first_is_damaged(
 
 
 def test_file_that_the_transport_unpacked_is_stored_packed(
-    table: Small, cache: Path, server: Server
+    table: Small, cache: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    entry = replace(table.entry, files=(served(server, variant(7)),))
+    monkeypatch.setitem(REGISTRY, "tiny-table", entry)
     packed = gzip.compress(variant(7))
     server.answers["/tables/tiny.arff.gz"] = Answer(packed, headers={"Content-Encoding": "gzip"})
     assert first_cell() == 7
@@ -75,45 +75,14 @@ def test_file_that_the_transport_unpacked_is_stored_packed(
     assert gzip.decompress(stored) == variant(7)
 
 
-class TestOpenML:
-    @pytest.fixture(autouse=True)
-    def _registered(self, table: Small, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        file = DataFile(path="tables/tiny.arff", openml_id=12)
-        monkeypatch.setitem(REGISTRY, "tiny-table", replace(table.entry, files=(file,)))
-        monkeypatch.setattr(registry, "OPENML_API", f"{server.url}/data")
-        content = table.contents["tables/tiny.arff"]
-        server.answers["/file.arff"] = Answer(content)
-        self.describe(server, hashlib.md5(content).hexdigest())
-
-    def describe(self, server: Server, md5: str) -> None:
-        description = {"url": f"{server.url}/file.arff", "md5_checksum": md5}
-        body = json.dumps({"data_set_description": description}).encode()
-        server.answers["/data/12"] = Answer(body)
-
-    def test_address_and_checksum_come_from_the_description(
-        self, cache: Path, server: Server
-    ) -> None:
-        assert first_cell() == 1
-        assert server.asked == ["/data/12", "/file.arff"]
-        assert files_below(cache) == ["tables/tiny.arff.gz"]
-        assert first_cell() == 1
-        assert len(server.asked) == 2
-
-    def test_other_checksum_is_refused(self, cache: Path, server: Server) -> None:
-        self.describe(server, "0" * 32)
-        with pytest.raises(DataError, match="its md5 must be 000"):
-            first_cell()
-        assert not cache.exists()
-
-    @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"data_set_description": {}}'])
-    def test_unexpected_description_is_refused(self, server: Server, body: bytes) -> None:
-        server.answers["/data/12"] = Answer(body)
-        with pytest.raises(DataError, match="without address and checksum"):
-            first_cell()
-
-    def test_wrong_data_set_is_refused(self, server: Server) -> None:
-        other = ARFF.replace("y2", "z").encode()
-        server.answers["/file.arff"] = Answer(other)
-        self.describe(server, hashlib.md5(other).hexdigest())
-        with pytest.raises(DataError, match="each target once; not so for y2"):
-            first_cell()
+def test_a_file_without_a_known_checksum_is_never_downloaded(
+    table: Small, cache: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match="must have a known sha256"):
+        DataFile(path="tables/tiny.arff", urls=(f"{server.url}/file.arff",))
+    file = DataFile(path="tables/tiny.arff", page=f"{server.url}/page")
+    monkeypatch.setitem(REGISTRY, "tiny-table", replace(table.entry, files=(file,)))
+    with pytest.raises(DataError, match=f"no address with a known checksum; see {server.url}/page"):
+        first_cell()
+    assert server.asked == []
+    assert not cache.exists()

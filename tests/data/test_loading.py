@@ -197,10 +197,10 @@ def test_list_of_data_sets_is_complete_and_consistent() -> None:
         assert entry.licence
         assert entry.where
         assert all(f.sha256 is None or len(f.sha256) == 64 for f in entry.files)
-        # A download is either compared with a known checksum or with the one OpenML states.
         assert all(f.sha256 is not None for f in entry.files if f.urls)
-    # The original of SCM1d is the one file that nobody here could hash.
+        assert entry.kind == "embedded" or any(f.urls or f.page for f in entry.files)
+    # The original of SCM1d is the one file whose checksum is not known; nothing downloads it.
     unpinned = [file.path for entry in entries.values() for file in entry.files if not file.sha256]
     assert unpinned == ["multi-target/scm1d.arff"]
-    assert entries["scm1d"].where[-1] == "OpenML data set 41485"
+    assert entries["scm1d"].where[-1] == "by hand from https://www.openml.org/d/41485"
     assert any("Debian" in place for place in entries["fashion-mnist"].where)

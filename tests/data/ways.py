@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proxlin.data import load_dataset
-from tests.data.conftest import ARFF
+from proxlin.data import DataFile, load_dataset
+from tests.data.conftest import ARFF, Server, sha256
 
 IMAGE_FILES = [
     "tiny/t10k-images.gz",
@@ -21,6 +21,12 @@ IMAGE_FILES = [
 def variant(shift: float) -> bytes:
     """The table with another first cell, to tell the places apart."""
     return ARFF.replace("1.0, 10", f"{shift}, 10").encode()
+
+
+def served(server: Server, content: bytes) -> DataFile:
+    """The table's file with `content`, pinned, where `server` has it."""
+    url = f"{server.url}/tables/tiny.arff.gz"
+    return DataFile(path="tables/tiny.arff", sha256=sha256(content), urls=(url,))
 
 
 def first_cell(**options: bool) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-OPENML_API = "https://www.openml.org/api/v1/json/data"
-
 MNIST_MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
 FASHION_MIRRORS = ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",)
 MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/"
+MULAN_PAGE = "https://mulan.sourceforge.net/datasets-mtr.html"
 MULAN_LICENCE = "none stated; cite Spyromitros-Xioufis et al., Machine Learning, 2016"
 
 
@@ -22,9 +21,13 @@ class DataFile:
 
     path: str  # below a data folder, without .gz; the file may be there plain or gzipped
     sha256: str | None = None  # of the uncompressed content; None: not known
-    urls: tuple[str, ...] = ()  # plain or gzipped
-    openml_id: int | None = None
+    urls: tuple[str, ...] = ()  # plain or gzipped; only for a file whose sha256 is known
+    page: str = ""  # where a user can get the file, if it has no address for downloads
     note: str = ""  # what a user must know about this file
+
+    def __post_init__(self) -> None:
+        if self.urls and self.sha256 is None:
+            raise ValueError(f"{self.path}: what is downloaded must have a known sha256; got None.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +56,7 @@ class DatasetEntry:
             places.append(f"the system package {self.system_package}")
         hosts = [url.split("/")[2] for file in self.files[:1] for url in file.urls]
         places += [f"download from {host}" for host in hosts]
-        places += [f"OpenML data set {f.openml_id}" for f in self.files if f.openml_id is not None]
+        places += [f"by hand from {file.page}" for file in self.files if file.page]
         return tuple(places)
 
 
@@ -87,6 +90,8 @@ def _mulan_table(
     commit: str | None,
 ) -> DatasetEntry:
     urls = () if commit is None else (f"{MULAN}{commit}/data/multi-target/{name}.arff",)
+    page = "" if urls else MULAN_PAGE
+    file = DataFile(path=f"multi-target/{name}.arff", sha256=sha256, urls=urls, page=page)
     return DatasetEntry(
         name=name,
         description=description,
@@ -95,7 +100,7 @@ def _mulan_table(
         features=features,
         targets=len(target_names),
         licence=MULAN_LICENCE,
-        files=(DataFile(path=f"multi-target/{name}.arff", sha256=sha256, urls=urls),),
+        files=(file,),
         target_names=target_names,
     )
 
@@ -165,7 +170,7 @@ _ENTRIES = (
         targets=16,
         licence=MULAN_LICENCE,
         files=(
-            DataFile(path="multi-target/scm1d.arff", openml_id=41485),
+            DataFile(path="multi-target/scm1d.arff", page="https://www.openml.org/d/41485"),
             DataFile(
                 path="multi-target/scm1d-reconstructed.csv",
                 sha256="53eb940bc2eb59ff3d5a5b4f60ea5f99e509bcc696c556a91fcf4dabf8275259",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import json
 import logging
 import os
 import secrets
@@ -17,7 +16,6 @@ from typing import Generic, TypeVar
 
 import pooch
 
-from proxlin.data import registry
 from proxlin.data.formats import GZIP_MAGIC, MalformedError, unpacked
 from proxlin.data.registry import DataFile, DatasetEntry
 from proxlin.errors import DataError
@@ -167,16 +165,9 @@ def _decompress(content: bytes, place: str) -> bytes:
 def _download(request: _FileRequest[T]) -> LocatedFile[T]:
     reasons: list[str] = []
     for file in request.files:
-        addresses: list[tuple[str, str | None]] = [(url, None) for url in file.urls]
-        try:
-            if file.openml_id is not None:
-                addresses.append(_ask_openml(file.openml_id))
-        except DataError as error:
-            reasons.append(str(error))
-        for url, md5 in addresses:
+        for url in file.urls:
             try:
                 body = _get(url)
-                _check_md5(url, body, md5)
                 content = _decompress(body, url)
                 value = replace(request, verify=True).accept(file, content, url)
             except DataError as error:
@@ -187,19 +178,9 @@ def _download(request: _FileRequest[T]) -> LocatedFile[T]:
             _store(cache_folder() / f"{file.path}.gz", body if packed else _compress(content))
             return LocatedFile(file, value, f"{url} (download)")
     if not reasons:
-        reasons.append("no address with a known checksum.")
+        pages = " or ".join(file.page for file in request.files if file.page)
+        reasons.append(f"no address with a known checksum{pages and f'; see {pages}'}.")
     raise _Unavailable("Download: " + " ".join(reasons))
-
-
-def _ask_openml(number: int) -> tuple[str, str | None]:
-    """The address and the md5 checksum that OpenML states for one of its data sets."""
-    address = f"{registry.OPENML_API}/{number}"
-    answer = _get(address)
-    try:
-        description = json.loads(answer)["data_set_description"]
-        return str(description["url"]), str(description["md5_checksum"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{address} gave an answer without address and checksum.") from error
 
 
 def _get(url: str) -> bytes:
@@ -213,14 +194,6 @@ def _get(url: str) -> bytes:
         why = type(error).__name__ if response is None else f"HTTP status {response.status_code}"
         raise DataError(f"{url} gave no complete answer ({why}).") from error
     return body.getvalue()
-
-
-def _check_md5(url: str, body: bytes, expected: str | None) -> None:
-    if expected is None:
-        return
-    actual = hashlib.md5(body, usedforsecurity=False).hexdigest()
-    if actual != expected:
-        raise DataError(f"{url} is damaged: its md5 must be {expected}; got {actual}.")
 
 
 def _compress(content: bytes) -> bytes:
