@@ -3,6 +3,7 @@
 import inspect
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -173,6 +174,7 @@ ESTIMATORS = {
     "RobustFactorization": BUDGETS,
     "RobustNMF": BUDGETS,
     "RobustFeatureSelector": {},
+    "RobustImputer": {},
     "RobustPCA": {},
     "RobustOutlierDetector": {},
 }
@@ -203,6 +205,32 @@ def test_settings_of_estimators(tmp_path, monkeypatch, kind, data):
     x = np.abs(filled((24, 3), "normal"))
     with answered_or_refused():
         used(make(**{**fixed, **changed}), x, x[:, :2])
+
+
+# Nothing is drawn or written here, and so many `repeats` are wanted if they are asked for.
+# `misfits` takes residuals that our own code makes.
+LEFT_ALONE = ("fit", "set_", "get_", "_", "plot", "diagnostics", "export", "partial_fit", "misfits")
+
+
+@cache
+def fitted(kind):
+    x = np.abs(filled((24, 3), "normal"))
+    return getattr(proxlin, kind)(**ESTIMATORS[kind]).fit(x, x[:, :1])
+
+
+@FUZZ
+@given(kind=st.sampled_from(sorted(ESTIMATORS)), data=st.data())
+def test_methods_of_fitted_estimators(kind, data):
+    model = fitted(kind)
+    methods = dict(inspect.getmembers(model, inspect.ismethod))
+    names = [name for name in methods if not name.startswith(LEFT_ALONE)]
+    method = methods[data.draw(st.sampled_from(names), label="method")]
+    parameters = inspect.signature(method).parameters
+    arguments = {name: data.draw(tables(), label=name) for name in parameters if name in "Xy"}
+    others = [name for name in parameters if name not in ("X", "y", "repeats", "progress")]
+    odd = data.draw(st.lists(st.sampled_from(others), max_size=1)) if others else []
+    with answered_or_refused():
+        method(**arguments, **{name: data.draw(ODD, label=name) for name in odd})
 
 
 SETTINGS = [

@@ -20,6 +20,7 @@ from safetensors.torch import load, save
 
 from proxlin import Problem, minimize
 from proxlin.app.tabular import FitSettings, fit_table, load_model, read_table_file, save_model
+from proxlin.app.tabular.detection import detect_outliers
 from proxlin.models import linear_regressor
 from proxlin.run.storage import digest, dump_checked
 from tests.app.tabular.houses import houses
@@ -97,9 +98,18 @@ def read_and_fitted(path):
         assert np.isfinite(fitted.test_answers).all()
 
 
+def read_and_searched(path):
+    """What `proxlin outliers` does with a table alone, or one of our errors."""
+    with answered_or_refused():
+        found = detect_outliers(read_table_file(path))
+        assert np.isfinite(found.judged.scores).all()
+        found.worst(20)
+
+
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
 def test_tables_that_once_brought_other_errors(path):
     read_and_fitted(path)
+    read_and_searched(path)
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
@@ -111,6 +121,13 @@ def test_tables_are_read_or_refused(tmp_path, kind, packed, changes):
     content = mutated(gzip.compress(content) if packed else content, changes)
     (tmp_path / "table").write_bytes(content)
     read_and_fitted(tmp_path / "table")
+
+
+@FUZZ
+@given(changes=mutations())
+def test_tables_are_searched_or_refused(tmp_path, changes):
+    (tmp_path / "table").write_bytes(mutated(csv_bytes(), changes))
+    read_and_searched(tmp_path / "table")
 
 
 @FUZZ

@@ -1,5 +1,6 @@
 """Rows held out of training choose the point of a run that is returned."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from proxlin import Problem, Status, minimize
 from proxlin.data import add_outliers, load_dataset
 from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.methods import Step
 from proxlin.run.held_out import HeldOut, lower_for_most, set_aside
 
 
@@ -81,6 +83,40 @@ def test_looks_become_rarer_and_patience_grows_with_the_steps() -> None:
     assert judge.hopeless(60)
     judge.best_at = 100
     assert not judge.hopeless(299)
+
+
+@dataclass
+class Wander:
+    theta: Tensor  # (2,) slope and intercept
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class TriesFirst:
+    """A hundred steps of a trial that get nowhere, then a hundred towards y = x."""
+
+    measures_stationarity: bool = False
+
+    def init(self, _problem: Problem, theta: Tensor, _generator: torch.Generator) -> Wander:
+        return Wander(torch.zeros_like(theta))
+
+    def step(self, _problem: Problem, state: Wander, _budget: Any) -> Step:
+        state.steps += 1
+        state.theta[0] = max(0, state.steps - 100) / 100
+        return Step(tentative=state.steps <= 100)
+
+    def candidates(self, state: Wander) -> list[Tensor]:
+        return [state.theta]
+
+
+def test_a_trial_of_steps_is_not_taken_for_a_run_without_hope() -> None:
+    """Its turns begin anew: that the held-out rows see no gain meanwhile is no reason to end."""
+    x = torch.linspace(-1, 1, 40)[:, None]
+    result = minimize(
+        Problem(nn.Linear(1, 1), (x, x), p=1), TriesFirst(), max_iter=200, held_out=0.1
+    )
+    assert result.iterations == 200
+    assert result.objective < 0.05
 
 
 def test_rows_that_are_far_off_both_times_change_nothing() -> None:

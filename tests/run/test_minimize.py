@@ -9,7 +9,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proxlin import ADMM, MBO, SADM, SGD, Adam, NonNegative, Problem, Ridge, Status, minimize
+from proxlin import (
+    ADMM,
+    MBO,
+    SADM,
+    SGD,
+    Adam,
+    NonNegative,
+    Probed,
+    Problem,
+    Ridge,
+    Status,
+    minimize,
+)  # fmt: skip
 from proxlin.errors import InvalidInputError
 from proxlin.exact.linear import solve_linear
 from proxlin.methods import METHODS, Step
@@ -195,6 +207,7 @@ def test_flush_denormal_state_is_restored():
         (lambda: SGD(schedule="cos"), "'cosine'"),
         (lambda: SGD(momentum=1), ">= 0 and < 1"),
         (lambda: Adam(betas=0.9), "two numbers"),
+        (lambda: Probed(length=1e308), "Probed(length=...) must lie in [1e-06, 100]"),
         (lambda: minimize(problem(), SADM()), "MBO(solver=...)"),
         (lambda: minimize(problem(), Adam), "must be a name or settings"),
         (lambda: minimize(problem(), "adam", seed=1.5), "seed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_choice, check_count, check_flag, check_open_interval
+from proxlin._checks import check_choice, check_count, check_flag, check_open_interval, shown
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.bootstrap import fast_bootstrap
 from proxlin.estimators.diagnostics import diagnose, draw_diagnostics
@@ -149,9 +150,9 @@ class RegressionInference(RegressionLearner):
         x, y, _ = self._rows("row_diagnostics")
         self._check_varied("row_diagnostics")
         outputs = self._predict(x)
-        if not 0 <= target < outputs.shape[1]:
+        if not isinstance(target, Integral) or not 0 <= target < outputs.shape[1]:
             raise InvalidInputError(
-                f"target must be from 0 to {outputs.shape[1] - 1}; got {target!r}."
+                f"target must be from 0 to {outputs.shape[1] - 1}; got {shown(target)}."
             )
         fitted, truth = outputs[:, target], np.repeat(y, self._copies_, axis=1)[:, target]
         frame = diagnose(

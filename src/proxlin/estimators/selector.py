@@ -31,7 +31,7 @@ from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.selection_path import GroupPath, SelectionPath, row_norms
 from proxlin.estimators.sparse_linear import sparse_scaling
 from proxlin.estimators.sparse_selection import SparseGroupPath
-from proxlin.estimators.tables import Array, as_tensor, read_pair, read_table
+from proxlin.estimators.tables import Array, as_tensor, our_errors, read_pair, read_table
 
 if TYPE_CHECKING:
     from typing import Self
@@ -143,6 +143,16 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         for alpha in strengths:
             walk.solve(float(alpha))
         return SelectionPath.of(walk.points)
+
+    def transform(self, X: Any) -> Any:
+        """The columns of X that were kept."""
+        with our_errors():
+            return super().transform(X)
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Columns that were kept at their old places, with zeros for the others."""
+        with our_errors():
+            return super().inverse_transform(X)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self, "support_")

@@ -54,12 +54,12 @@ def read_table(
 
 
 def _validated(estimator: BaseEstimator, **arguments: Any) -> Any:
-    with _our_errors():
+    with our_errors():
         return validate_data(estimator, **arguments)
 
 
 @contextmanager
-def _our_errors() -> Iterator[None]:
+def our_errors() -> Iterator[None]:
     """What scikit-learn, numpy and pandas say of a table, as an error of ours."""
     try:
         yield
@@ -134,7 +134,7 @@ def read_weights(sample_weight: Any, x: Array) -> NDArray[np.float64] | None:
         return None
     given = _as_host_table("sample_weight", sample_weight)
     weights: NDArray[np.float64]
-    with _our_errors():
+    with our_errors():
         weights = _check_sample_weight(given, x, dtype=np.float64)
     if weights.min() < 0:
         raise InvalidInputError(

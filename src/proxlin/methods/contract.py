@@ -124,6 +124,7 @@ class Step:
     stationarity: float | None = None  # h * ||theta - minimiser of the model|| before the step
     stationarity_rows: int | None = None  # rows that the model was solved on; None: all of them
     status: Status | None = None  # set when the method cannot go on
+    tentative: bool = False  # of a trial, or thrown away by a restart
     details: dict[str, float] = field(default_factory=dict)  # extra columns of the history
     remarks: tuple[str, ...] = ()
 

@@ -22,7 +22,7 @@ from proxlin.problem.loss import Exponent, Redescending, pull
 from proxlin.problem.scales import median
 
 _LOOKS = 0.1  # the next look comes after this share of the steps taken
-_PATIENCE = 3.0  # a run is over when it took so many times the steps of its best point,
+_PATIENCE = 3.0  # a run is over when it took so many times the steps of its best point or trial,
 _LEAST = 60  # and so many steps at least
 _FEWEST = 4  # rows of which a share can be held out
 _FAR = 3.0  # medians of the loss, two deviations of Gaussian noise, at which half a pull is left
@@ -36,6 +36,7 @@ class HeldOut:
     losses: Tensor | None = None  # (n,) of these rows there
     latest: float = math.inf  # median loss at the latest look
     best_at: int = 0  # the step of the best point
+    settled_at: int = 0  # the last step of a trial or a restart, which say nothing about patience
     next_look: int = 0
     limit: float = math.inf  # loss at which a training row has half its weight
 
@@ -62,7 +63,7 @@ class HeldOut:
 
     def hopeless(self, iteration: int) -> bool:
         """Whether the best point lies so far back that no better one is expected."""
-        return iteration >= max(_PATIENCE * self.best_at, _LEAST)
+        return iteration >= max(_PATIENCE * max(self.best_at, self.settled_at), _LEAST)
 
 
 def set_aside(

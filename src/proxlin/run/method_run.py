@@ -241,6 +241,8 @@ class MethodRun(Loop):
             status = self._take(self.method.candidates(state)[0], step.objective, step)
         elif self._due():
             status = self._evaluate(self.method.candidates(state)[0], step)
+        if self.held_out is not None and step.tentative:
+            self.held_out.settled_at = self.budget.iteration
         status = status or step.status or self._look_aside(self.method.candidates(state))
         if status is None and self._keep():
             return Status.INTERRUPTED

@@ -140,3 +140,15 @@ def test_a_trial_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, stop):
 def test_the_kind_of_steps_is_refused_by_name():
     with pytest.raises(InvalidInputError, match=r"Probed\(steps=...\)"):
         Probed(steps="spectral")
+
+
+def test_steps_of_a_trial_are_said_to_be_tentative():
+    problem, method, budget = net_problem(), Probed(batch_size=64), Budget(None, 1_000)
+    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
+    before = []
+    while state.trying:
+        assert method.step(problem, state, budget).tentative
+        budget.iteration += 1
+        before.append(state.theta)
+    assert len(before) > 100
+    assert not method.step(problem, state, budget).tentative

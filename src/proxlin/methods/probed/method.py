@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_choice, check_count, check_positive, check_share
+from proxlin._checks import (
+    check_choice,
+    check_count,
+    check_interval,
+    check_positive,
+    check_share,
+)
 from proxlin.methods.contract import Budget, Step
 from proxlin.methods.curvature import DenseCurvature, curvature_for
 from proxlin.methods.probed.batch_probe import BatchProbe, probe_batch
@@ -63,7 +69,7 @@ class Probed:
     def __post_init__(self) -> None:
         if self.batch_size is not None:
             check_count("Probed(batch_size=...)", self.batch_size)
-        check_positive("Probed(length=...)", self.length)
+        check_interval("Probed(length=...)", self.length, 1e-6, 100)
         check_share("Probed(momentum=...)", self.momentum)
         check_choice("Probed(steps=...)", self.steps, ("auto", "curvature"))
         check_choice("Probed(curvature=...)", self.curvature, ("auto", "dense", "layered"))
@@ -117,12 +123,12 @@ class Probed:
         with problem.dropping(state.generator):
             if state.trying:
                 self._try(problem, state, budget)
-                return Step()
+                return Step(tentative=True)
             self._advance(problem, state, budget)
         steps = state.steps if state.normed is None else state.normed.steps
         if state.restarts < self.restarts and state.watch.collapsed(problem, state.theta, steps):
             self._restart(problem, state)
-            return Step(remarks=(RESTARTED,))
+            return Step(remarks=(RESTARTED,), tentative=True)
         return Step()
 
     def _try(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
