@@ -165,8 +165,9 @@ class RegressionInference(RegressionLearner):
             moved = fit.influence() @ self._design().back.T
             moved /= np.maximum(np.sqrt((moved**2).sum(axis=0)), _TINY)
             names = self._coefficient_names()
-            for j, name in enumerate(names, start=1 + self.n_features_in_ - len(names)):
-                frame[f"influence of {name}"] = moved[:, j]
+            first = 1 + self.n_features_in_ - len(names)
+            shares = {f"influence of {name}": moved[:, first + j] for j, name in enumerate(names)}
+            frame = pd.concat([frame, pd.DataFrame(shares, index=frame.index)], axis=1)
         return frame
 
     def diagnostics(self, target: int = 0, X: Any = None, y: Any = None) -> Any:

@@ -74,9 +74,17 @@ def test_huge_cells_are_named_and_do_no_harm(line):
 
 
 def test_targets_of_two_values_and_with_many_zeros(line):
-    assert "no classifier" in told({**line, "y": np.where(line["x"] > 0, "yes", "no")})
+    noise = np.random.default_rng(1).normal(size=300)
+    two = pd.DataFrame({**line, "y": np.where(line["x"] + noise > 0, "yes", "no")})
+    assert "no row counts as an outlier" in told(two)
+    assert not fit_table(two, FitSettings(targets=("y",))).model.judge(two).flags.any()
     spent = np.where(np.arange(300) % 5 < 2, 0.0, np.exp(line["x"]))
     assert "% of the training rows have 0 for 'y'" in told({**line, "y": spent})
+
+
+def test_small_counts_are_not_taken_for_a_frequent_value(line):
+    counts = np.random.default_rng(0).poisson(np.exp(0.5 + 0.7 * line["x"]))
+    assert "one model has to say both" not in told({**line, "y": counts})
 
 
 def test_rows_in_the_order_of_time(line):

@@ -98,10 +98,23 @@ def test_identifiers_are_row_numbers_or_named_so():
     mixed = np.random.default_rng(0).permutation(count) * 7
     frame = pd.DataFrame(
         {"n": range(1, count + 1), "customer_id": mixed, "passengerId": mixed, "width": mixed,
-         "paid": mixed % 5, "void": mixed}
+         "paid": mixed % 5, "void": mixed, "rownames": mixed,
+         "order_id": [*mixed[:40], *mixed[:10]], "shop_id": mixed % 5}
     )  # fmt: skip
     found = find_identifiers(RawTable(frame), list(frame.columns))
-    assert found == ["n", "customer_id", "passengerId"]
+    assert found == ["n", "customer_id", "passengerId", "rownames", "order_id"]
+
+
+def test_a_missing_cell_is_named_where_none_was_missing_in_training():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"full": generator.normal(size=100), "holes": generator.normal(size=100)})
+    frame.loc[::10, "holes"] = np.nan
+    encoding = TableEncoding(
+        tuple(learn_features(RawTable(frame), ["full", "holes"], indicators=True).columns)
+    )
+    gone, hole = encoding.strange_cells(pd.DataFrame({"full": [np.nan, 0], "holes": [0, np.nan]}))
+    assert gone == "full is missing, hardly ever so in training"
+    assert hole == ""
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def model(product):
 def test_held_out_rows_choose_what_can_say_it(model, product):
     x, _, truth = product
     figures = {figure.family: figure for figure in model.figures}
-    assert set(figures) == {"linear", "additive", "kernel", "trees"}
+    assert set(figures) == {"linear", "additive", "kernel", "trees", "forest"}
     assert figures["trees"].held_out_error < figures["additive"].held_out_error
     assert figures["additive"].held_out_error < figures["linear"].held_out_error
     assert sum(model.weights.values()) == pytest.approx(1)

@@ -222,6 +222,12 @@ def test_targets_of_absurd_sizes_end_without_a_warning():
         assert np.isfinite(summary.trained.scores).all()
 
 
+def test_with_few_rows_only_lines_are_fitted_and_it_is_said():
+    frame = pd.DataFrame({"x": np.arange(20.0), "y": 2 * np.arange(20.0) + np.arange(20) % 3})
+    status = fit_table(frame, FitSettings(targets=("y",))).model.estimator.result_.status
+    assert status == "Only the linear family was fitted."
+
+
 def test_one_row_cannot_be_learned_from():
     frame = houses(2, bad=0)
     with pytest.raises(InvalidInputError):

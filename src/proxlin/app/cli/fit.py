@@ -43,7 +43,7 @@ def fit(
     p: Annotated[str, typer.Option(help="Norm of a row's errors: a number >= 1, inf, mse.")] = "1",
     model: Annotated[
         str | None,
-        typer.Option(help="auto, linear, additive, kernel, trees, net, mlp, autoencoder."),
+        typer.Option(help="auto, linear, additive, kernel, trees, forest, net, mlp, autoencoder."),
     ] = None,
     hidden: Annotated[str | None, typer.Option(help="Widths of layers, such as 64,64.")] = None,
     code: Annotated[int | None, typer.Option(help="Width of an autoencoder's code.")] = None,

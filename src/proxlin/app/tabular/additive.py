@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,10 @@ class Ramps:
         shares = np.linspace(_TAIL, 1 - _TAIL, count + 1)
         knots = []
         for column, bent in zip(x.T, curved, strict=True):
-            inner = np.unique(np.quantile(column, shares, method="inverted_cdf"))
-            if not bent or len(inner) < 3:
+            inner = np.empty(0)
+            if bent:
+                inner = np.unique(np.quantile(column, shares, method="inverted_cdf"))
+            if len(inner) < 3:
                 knots.append(np.empty(0))
                 continue
             reach = _REACH * (inner[-1] - inner[0])
@@ -60,7 +63,7 @@ class Ramps:
             knots.append(np.unique([near.min(), *inner[1:-1], near.max()]))
         return cls(tuple(knots))
 
-    @property
+    @cached_property
     def owners(self) -> NDArray[np.intp]:
         """The column that each ramp comes from."""
         widths = [max(1, len(knots)) for knots in self.knots]
@@ -68,14 +71,16 @@ class Ramps:
 
     def apply(self, x: Matrix) -> Matrix:
         """(rows, ramps)."""
-        parts = []
-        for j, k in enumerate(self.knots):
-            column = x[:, j : j + 1]
+        ramps = np.ascontiguousarray(x[:, self.owners], dtype=np.float64)
+        first = 0
+        for k in self.knots:
             if len(k):
-                parts.append(np.clip((column - k[:-1]) / np.diff(k), 0.0, 1.0))
-                column = _STRAIGHT * np.clip(column, k[0], k[-1])
-            parts.append(column)
-        return np.hstack(parts)
+                column = ramps[:, first, None].copy()
+                last = first + len(k) - 1
+                ramps[:, first:last] = np.clip((column - k[:-1]) / np.diff(k), 0.0, 1.0)
+                ramps[:, last] = _STRAIGHT * np.clip(column[:, 0], k[0], k[-1])
+            first += max(1, len(k))
+        return ramps
 
 
 @dataclass(frozen=True, eq=False)

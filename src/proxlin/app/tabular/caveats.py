@@ -23,6 +23,7 @@ _BEATEN = 0.9  # of the model's median error, below which a yardstick is clearly
 _SAME_ORDER, _FEW_VALUES = 0.999, 10  # rank correlation that gives a target away
 _COMPARED, _MOST_COMPARED = 2000, 300  # rows and columns that are looked at for it
 _FEW_TO_DRIFT, _ALIKE = 100, 0.2  # rows, and rank correlation of neighbours' residuals
+_ALONE = 2.0  # times the second most frequent value: small counts have several frequent ones
 _FAR = 100.0  # robust deviations, beyond which a cell can pull a regression towards itself
 
 
@@ -67,9 +68,14 @@ def _frequent_values(fitted: Fitted) -> list[str]:
         if len(different) == 2:
             sentences.append(
                 f"{name!r} has two values: it is predicted as a number between them, as a rule near"
-                " the likelier one. This is no classifier and gives no probabilities."
+                " the likelier one. This is no classifier and gives no probabilities, and no row"
+                " counts as an outlier: the score says only which ones fit worst."
             )
-        elif share > FREQUENT and len(different) > _FEW_VALUES:
+        elif (
+            share > FREQUENT
+            and len(different) > _FEW_VALUES
+            and counts.max() > _ALONE * np.partition(counts, -2)[-2]
+        ):
             often = show_number(float(different[counts.argmax()]), target.reading)
             sentences.append(
                 f"{share:.0%} of the training rows have {often} for {name!r}: one model has to say"

@@ -25,7 +25,11 @@ _RARE = 3  # levels with fewer rows teach nothing and count as never seen
 _TAIL = 0.01  # share of the cells on each side that does not set the usual range
 _LEAST_SCALE = 1e-30  # of the farthest cell, so that scaled numbers can be squared
 _INDICATED = 0.01  # share of missing cells from which on a column gets an indicator
-_IDENTIFIER = re.compile(r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$|^[a-z]id$")
+_IDENTIFIER = re.compile(
+    r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$|^[a-z]id$"
+    r"|^row_?names?$|^unnamed: 0$"
+)
+_MOSTLY = 0.5  # different values a row, from which on numbers named as identifiers are ones
 _ENOUGH = 30  # rows that whole numbers without a gap number, in whatever order
 
 
@@ -38,7 +42,7 @@ class Learned:
 
 
 def find_identifiers(table: RawTable, names: Sequence[str]) -> list[str]:
-    """The columns that number the rows, or are named as identifiers and tell all rows apart."""
+    """The columns that number the rows, or are named as identifiers and tell most rows apart."""
     return [name for name in names if _is_identifier(name, table.frame[name])]
 
 
@@ -201,9 +205,13 @@ def _is_identifier(name: str, column: pd.Series[Any]) -> bool:
     if not pd.api.types.is_integer_dtype(column.dtype) or len(column) < 3 or column.hasnans:
         return False
     values = column.to_numpy()
+    if column.nunique() > _MOSTLY * len(column) and (
+        _IDENTIFIER.search(name) or _IDENTIFIER.search(name.lower())
+    ):
+        return True
     if not column.is_unique:
         return False
     spread = int(values.max()) - int(values.min()) + 1
-    if spread == len(values) and (len(values) >= _ENOUGH or values[0] in (0, 1)):
-        return len(values) >= _ENOUGH or bool((np.diff(values) == 1).all())
-    return bool(_IDENTIFIER.search(name) or _IDENTIFIER.search(name.lower()))
+    if spread != len(values):
+        return False
+    return len(values) >= _ENOUGH or bool(values[0] in (0, 1) and (np.diff(values) == 1).all())

@@ -87,18 +87,22 @@ class NumberColumn:
         return _content(float(self.plain(encoded[:1])[0]), self.reading)
 
     def strange(self, column: pd.Series[Any]) -> dict[int, str]:
-        """By the place of its row, what is said of each cell far outside the training range."""
+        """By the place of its row, what is said of each cell unlike those of the training."""
         if self.low is None or self.high is None:
             return {}
         values = read_numbers(column, self.reading).values
         slack = _OUTSIDE * (self.high - self.low)
         beyond = (values < self.low - slack) | (values > self.high + slack)
         low, high = (show_number(end, self.reading) for end in (self.low, self.high))
-        return {
+        strange = {
             int(row): f"{self.name} = {show_number(float(values[row]), self.reading)}, trained on"
             f" {low} to {high}"
             for row in np.flatnonzero(beyond)
         }
+        if not self.indicator:  # what a missing cell means was not learned
+            gone = f"{self.name} is missing, hardly ever so in training"
+            strange |= {int(row): gone for row in np.flatnonzero(np.isnan(values))}
+        return strange
 
     def as_read(self, column: pd.Series[Any]) -> list[Content]:
         """The cells as they were read; as they were written where that is no number."""

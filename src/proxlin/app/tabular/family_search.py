@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from proxlin.app.tabular.additive import AdditiveModel, Ramps
 from proxlin.app.tabular.columns import ColumnRoles, Indices, Matrix
 from proxlin.app.tabular.folds import FoldedTable, Units, strongest_columns, usual_ranges
+from proxlin.app.tabular.forest import Forest
 from proxlin.app.tabular.jury import Jury, averaging_weights
 from proxlin.app.tabular.kernel import KernelSurface
 from proxlin.app.tabular.shrinkage import STRAIGHT, Shrinkage, ShrinkageSearch
@@ -20,6 +22,7 @@ from proxlin.app.tabular.table_regressor import (
     CorrectedMember,
     Correction,
     FamilyFigures,
+    ForestMember,
     Member,
     NetMember,
     TableRegressor,
@@ -35,8 +38,9 @@ _FARTHEST = 1e8  # scaled targets beyond it are cut there, so that they can be s
 _MOST_CURVED = 150  # encoded columns with ramps
 _FEWEST_COLUMNS, _MOST_CELLS = 1000, 4_000_000  # encoded columns that are used, and their cells
 _STRAIGHT = ("linear", "additive")
-_ENOUGH_ROWS = {"linear": 10, "additive": 40, "kernel": 40, "trees": 60, "net": 200}
+_ENOUGH_ROWS = {"linear": 10, "additive": 40, "kernel": 40, "trees": 60, "forest": 100, "net": 200}
 _MOST_LEVELS = 60  # of the smallest categories, which trees and kernels see one by one
+_FOREST = 0.8  # share of the time after which no forest is begun
 _NET_WIDTHS = (32,)
 _WHOLE_BATCH = 1500  # rows up to which a net is trained by few steps of all rows
 _NET_CELLS = 4_000_000  # rows times ramps of a net's training rows
@@ -82,7 +86,7 @@ def fit_families(
     if len(wanted) > 1 and (seconds is None or seconds < _NET_SECONDS) and "net" in wanted:
         wanted.remove("net")
     straight = [
-        name for name in _STRAIGHT if name in wanted or {"kernel", "trees", "net"} & set(wanted)
+        name for name in _STRAIGHT if name in wanted or {"kernel", "trees", "forest"} & set(wanted)
     ]
     for name in straight:
         if name == straight[0] or not table.late(STRAIGHT):
@@ -91,6 +95,8 @@ def fit_families(
         search.kernels()
     if search.bases and "trees" in wanted:
         search.trees()
+    if search.bases and "forest" in wanted and (wanted == ["forest"] or not table.late(_FOREST)):
+        search.forests()
     if "net" in wanted:
         search.nets()
     model = search.chosen(wanted)
@@ -151,14 +157,37 @@ class _Search:
             KernelSurface.fit(folds, [share[target] for share in shares], **settings)
             for target, (folds, settings) in enumerate(self._to_correct(began))
         ]
-        self._keep("kernel", list(zip(*surfaces, strict=True)), began)
+        self._keep("kernel", self._corrected(list(zip(*surfaces, strict=True))), began)
 
     def trees(self) -> None:
         """Trees for what the linear or additive model of each fold leaves."""
         began = time.monotonic()
         self.tell("boosted trees")
         trees = [BoostedTrees.fit(folds, **settings) for folds, settings in self._to_correct(began)]
-        self._keep("trees", list(zip(*trees, strict=True)), began)
+        self._keep("trees", self._corrected(list(zip(*trees, strict=True))), began)
+
+    def forests(self) -> None:
+        """Forests for the targets themselves."""
+        began = time.monotonic()
+        self.tell("forests")
+        table, members = self.table, []
+        for number, ((train, _), base) in enumerate(zip(table.folds, self.bases, strict=True)):
+            forests = []
+            for target in range(table.z.shape[1]):
+                columns, left = self._left_over(train, base, target)
+                z = table.z[train, target]
+                forests.append(
+                    Forest.fit(
+                        columns,
+                        z,
+                        z - left,
+                        redescending=base.redescending,
+                        seed=table.seed + number,
+                        floor=table.floor,
+                    )
+                )
+            members.append(ForestMember(base, tuple(forests), self.tree_roles))
+        self._keep("forest", members, began)
 
     def _to_correct(self, began: float) -> Iterator[tuple[list[tuple[Part, Part]], dict[str, Any]]]:
         """For each target what is left of the rows of each fold, and how to fit it."""
@@ -189,13 +218,16 @@ class _Search:
         columns = tree_columns(x, base, self.tree_roles, target)
         return columns, (z - base.predict(x))[:, target]
 
-    def _keep(self, name: str, corrections: list[tuple[Correction, ...]], began: float) -> None:
-        """The base of each fold with what corrects it, and what they say together."""
-        table, held = self.table, np.full(self.table.z.shape, np.nan)
-        members = [
+    def _corrected(self, corrections: list[tuple[Correction, ...]]) -> list[CorrectedMember]:
+        """The base of each fold with what corrects it."""
+        return [
             CorrectedMember(base, parts, self.tree_roles)
             for base, parts in zip(self.bases, corrections, strict=True)
         ]
+
+    def _keep(self, name: str, members: Sequence[Member], began: float) -> None:
+        """The member of each fold, and what they say together."""
+        table, held = self.table, np.full(self.table.z.shape, np.nan)
         for member, (_, test) in zip(members, table.folds, strict=True):
             held[test] = member.predict(table.x[test])
         self.held_out[name], self.members[name] = held, list(members)
@@ -250,6 +282,7 @@ class _Search:
             )
         away = table.z - held
         scale = OutlierScale.fit(np.abs(away[self.judges]).sum(axis=1))
+        scale = replace(scale, spread=max(scale.spread, table.floor))
         good = ~scale.flags(scale.scores(np.abs(away).sum(axis=1)))
         good &= np.isin(np.arange(len(good)), self.judges)
         quantiles = np.quantile(away[good], QUANTILES, axis=0)

@@ -19,7 +19,7 @@ from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.base import REGULARIZERS
 from proxlin.problem.loss import Exponent
 
-MODELS = ("auto", "linear", "additive", "kernel", "trees", "net", "mlp", "autoencoder")
+MODELS = ("auto", "linear", "additive", "kernel", "trees", "forest", "net", "mlp", "autoencoder")
 
 FEW_ROWS = (
     "{columns} encoded columns are many for {rows} training rows: a ridge of a strength that these"

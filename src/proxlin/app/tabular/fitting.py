@@ -208,7 +208,7 @@ def _feature_names(table: RawTable, settings: FitSettings) -> tuple[list[str], l
     if len(identifiers) == len(names):
         return names, []
     notes = [
-        f"{name!r} is left out: its whole numbers all differ and look like an identifier; name it"
+        f"{name!r} is left out: its whole numbers look like an identifier; name it"
         " in --features to use it."
         for name in identifiers
     ]

@@ -9,10 +9,12 @@ import torch
 
 from proxlin.app.tabular.additive import AdditiveModel
 from proxlin.app.tabular.columns import ColumnRoles
+from proxlin.app.tabular.forest import Forest
 from proxlin.app.tabular.kernel import KernelSurface
 from proxlin.app.tabular.table_regressor import (
     CorrectedMember,
     FamilyFigures,
+    ForestMember,
     Member,
     NetMember,
     TableRegressor,
@@ -29,7 +31,7 @@ _BARE = {
     "levels": 1.0,
     "focus": 0.0,
 }  # of a model that only has ramps
-_CORRECTIONS: dict[str, Any] = {"trees": BoostedTrees, "kernel": KernelSurface}
+_PARTS: dict[str, Any] = {"trees": BoostedTrees, "kernel": KernelSurface, "forest": Forest}
 _OF_TRAINING = ("outlier_scores", "outliers", "row_weights")  # not kept of nets
 
 
@@ -96,9 +98,10 @@ def _member_state(member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
         return values, arrays | {f"net.{key}": value for key, value in kept.items()}
     values, parts = member.base.state()
     arrays = {f"base.{key}": value for key, value in parts.items()}
-    for target, correction in enumerate(member.corrections):
-        arrays |= {f"{target}.{key}": value for key, value in correction.state().items()}
-    return {**values, "targets": len(member.corrections)}, arrays
+    own = member.forests if isinstance(member, ForestMember) else member.corrections
+    for target, part in enumerate(own):
+        arrays |= {f"{target}.{key}": value for key, value in part.state().items()}
+    return {**values, "targets": len(own)}, arrays
 
 
 def _restore_member(
@@ -118,9 +121,9 @@ def _restore_member(
         net = restore_estimator(values, parts)
         assert isinstance(net, RobustRegressor)
         return NetMember(bare.ramps, net)
-    if name in _CORRECTIONS:
+    if name in _PARTS:
         base = AdditiveModel.restore(values, below("base."))
-        restore = _CORRECTIONS[name].restore
-        corrections = tuple(restore(below(f"{target}.")) for target in range(values["targets"]))
-        return CorrectedMember(base, corrections, roles)
+        restore = _PARTS[name].restore
+        own = tuple(restore(below(f"{target}.")) for target in range(values["targets"]))
+        return (ForestMember if name == "forest" else CorrectedMember)(base, own, roles)
     return AdditiveModel.restore(values, below(""))

@@ -9,12 +9,13 @@ import numpy as np
 
 from proxlin.app.tabular.additive import AdditiveModel, Ramps
 from proxlin.app.tabular.columns import ColumnRoles, Indices, Matrix, Vector
+from proxlin.app.tabular.forest import Forest
 from proxlin.app.tabular.kernel import KernelSurface
 from proxlin.app.tabular.trees import BoostedTrees
 from proxlin.estimators import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 
-FAMILIES = ("linear", "additive", "kernel", "trees", "net")
+FAMILIES = ("linear", "additive", "kernel", "trees", "forest", "net")
 QUANTILES = np.linspace(0.005, 0.995, 199)  # of held-out residuals, for intervals
 
 
@@ -59,6 +60,23 @@ class CorrectedMember:
 
 
 @dataclass(frozen=True, eq=False)
+class ForestMember:
+    """For each target a forest, which sees categories as what their levels add in the base."""
+
+    base: AdditiveModel
+    forests: tuple[Forest, ...]
+    roles: ColumnRoles
+
+    def predict(self, x: Matrix) -> Matrix:
+        """(rows, targets)."""
+        answers = [
+            forest.predict(tree_columns(x, self.base, self.roles, target))
+            for target, forest in enumerate(self.forests)
+        ]
+        return np.column_stack(answers)
+
+
+@dataclass(frozen=True, eq=False)
 class NetMember:
     """A net on the ramps of an additive model."""
 
@@ -71,7 +89,7 @@ class NetMember:
         return answers.reshape(len(x), -1)
 
 
-Member = AdditiveModel | CorrectedMember | NetMember
+Member = AdditiveModel | CorrectedMember | ForestMember | NetMember
 
 
 @dataclass(eq=False)
@@ -130,7 +148,7 @@ class TableRegressor:
         if len([weight for weight in self.weights.values() if weight]) == 1:
             status = f"Held-out rows chose the {shares.rsplit(' ', 1)[0]} family."
         if len(self.figures) == 1:
-            status = f"The {self.figures[0].family} family was asked for."
+            status = f"Only the {self.figures[0].family} family was fitted."
         best = min(figures.held_out_error for figures in self.figures)
         return ChoiceResult(status, best, sum(map(len, self.members.values())), self.seconds)
 
