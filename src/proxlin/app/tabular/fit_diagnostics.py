@@ -47,7 +47,8 @@ def _rows(summary: FitSummary, target: int) -> pd.DataFrame:
     if len(some) > _ROWS:
         some = np.random.default_rng(0).choice(some, _ROWS, replace=False)
     fitted = model.training_answers(train.encoded)[:, target]
-    residual = train.targets[:, target] - fitted
+    column = model.encoding.targets[target]  # on a log scale, errors of any size are alike there
+    residual = column.scaled(train.targets[:, target]) - column.scaled(fitted)
     known = some[np.isfinite(residual[some])]
     rows = diagnose(train.encoded[known, :_COLUMNS], fitted[known], residual[known])
     line = model.estimator

@@ -26,6 +26,7 @@ _MOST_PANELS = 6
 _MOST_POINTS = 4000  # more would only make the page heavy
 _BINS = 41
 _MOST_LEVELS = 12
+_POINTS = 101  # of a curve
 
 
 def predicted_against_actual(summary: FitSummary) -> Picture:
@@ -60,30 +61,40 @@ def predicted_against_actual(summary: FitSummary) -> Picture:
 
 
 def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
-    """What the columns named add to the first target in the additive model."""
+    """What the columns named add to the first target in the additive model, or in the linear."""
     model = summary.fitted.model
-    additive = model.estimator.additive if isinstance(model.estimator, TableRegressor) else None
-    if additive is None:
+    if not isinstance(model.estimator, TableRegressor) or not model.estimator.straight:
         return None
+    kind, additive = list(model.estimator.straight.items())[-1]
     target = model.encoding.targets[0]
     unit = "%" if target.log else target.name[:30]
     figures = []
     by_name = {column.name: number for number, column in enumerate(model.encoding.features)}
+    owners = np.array(model.encoding.owners)
+    if model.estimator.columns is not None:
+        owners = owners[model.estimator.columns]
     for name in names[:_MOST_PANELS]:
         column = model.encoding.features[by_name[name]]
-        places = np.flatnonzero(np.array(model.encoding.owners) == by_name[name])
+        places = np.flatnonzero(owners == by_name[name])
+        if not len(places):
+            continue
         figure, axes = panel(x=literal(name[:40]), y=literal(f"changes {unit} by"))
         if isinstance(column, NumberColumn):
             knots = additive.ramps.knots[places[0]]
             ends = np.array([0.0, 1.0] if column.reading.form == "truth" else [-2.0, 2.0])
-            points = knots if len(knots) else ends
+            ends = knots[[0, -1]] if len(knots) else ends
+            between = np.linspace(ends[0], ends[1], _POINTS)  # percents are not straight there
+            points = np.unique([*knots, *between])
             effects = _effect(additive, places[0], points)
             middle = float(_effect(additive, places[0], np.array([column.scaled_fill]))[0])
             axes.plot(column.plain(points), _in_units(effects - middle, target), color=BLUE)
         else:
             levels = additive.coef[np.isin(additive.ramps.owners, places), 0]
             order = np.argsort(levels)[-_MOST_LEVELS:]
-            labels = [column.labels[j].removeprefix(f"{name} = ")[:18] for j in order]
+            named = model.encoding.labels
+            if model.estimator.columns is not None:
+                named = [named[j] for j in model.estimator.columns]
+            labels = [named[places[j]].removeprefix(f"{name} = ")[:18] for j in order]
             axes.barh(
                 [literal(label) for label in labels], _in_units(levels[order], target), color=BLUE
             )
@@ -95,7 +106,7 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
         return None
     return Picture(
         figures,
-        f"What the columns that matter most do to {target.name!r} in the additive model, the others"
+        f"What the columns that matter most do to {target.name!r} in the {kind} model, the others"
         " held still: against the median of the column, for categories against none of the known"
         " values.",
         alt="Curves and bars of the effect of single columns.",
