@@ -50,7 +50,7 @@ def test_fit_just_works_and_says_what_it_did(run, house_file, tmp_path):
     assert any("category" in note for note in metrics["notes"])
     assert metrics["settings"]["model"] == "auto"
     families = {family["family"] for family in metrics["families"]}
-    assert families == {"linear", "additive", "kernel", "trees", "forest"}
+    assert families == {"linear", "additive", "kernel", "trees"}
     assert set(metrics["importances"]) == {"area", "rooms", "town"}
     assert len(pd.read_csv(tmp_path / "m" / "predictions.csv")) == 24
 
