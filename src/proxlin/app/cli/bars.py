@@ -59,7 +59,8 @@ class Bars(Watch):
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._progress.stop()
+        if self._show:  # rich before 14.1 prints an empty line even where nothing was shown
+            self._progress.stop()
         if self._notes is not None:
             self._notes.cleanup()
 

@@ -63,7 +63,8 @@ class Stages:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if not self._progress.disable:  # rich before 14.1 prints an empty line even then
+            self._progress.stop()
 
     def __call__(self, stage: str) -> None:
         """End the stage that went on and begin this one."""
