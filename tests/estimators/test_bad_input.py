@@ -66,7 +66,7 @@ def refused(model, x, y, words):
         (pd.DataFrame(X, columns=list("abcdd")), "must not name a column twice; 'd'"),
         (pd.DataFrame(X, columns=["a", 1, "b", 2, "c"]), "names of one kind"),
         (pd.DataFrame({"t": pd.date_range("2020", periods=24), "x": 1.0}), "'t' .* times"),
-        (pd.DataFrame({"k": pd.Categorical(["u", "v"] * 12), "x": 1.0}), "could not convert"),
+        (pd.DataFrame({"k": pd.Categorical(["u", "v"] * 12), "x": 1.0}), "holds text such as .u."),
         (X + 1j, "Complex data not supported"),
         (X[:0], "0 sample"),
         (X[0], "Expected 2D array"),

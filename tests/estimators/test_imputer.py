@@ -105,3 +105,9 @@ def test_the_factor_model_finds_the_covariance_of_incomplete_gaussian_rows() -> 
     truth = loadings @ loadings.T + 0.25 * np.eye(6)
     away = found.loadings @ found.loadings.T + np.diag(found.noise) - truth
     assert np.linalg.norm(away) < 0.1 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "a"])
+def test_an_odd_random_state_is_refused_in_a_sentence(seed):
+    with pytest.raises(InvalidInputError, match="random_state must be None, a whole number"):
+        RobustImputer(random_state=seed).fit(np.ones((5, 2)))

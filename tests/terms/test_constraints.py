@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proxlin.errors import InvalidInputError
-from proxlin.terms import Ball, Box, Constraint, NonNegative, Simplex, Tied
+from proxlin.terms import Ball, Box, Constraint, Lasso, NonNegative, Simplex, Tied
 
 ALL: list[Constraint] = [
     *(Ball(0.8, p=p) for p in (1.0, 1.4, 2.0, 4.0, inf)),
@@ -122,3 +122,9 @@ def test_bad_settings_are_refused_in_one_sentence(make: Any, sentence: str) -> N
 def test_a_bound_that_the_type_cannot_hold_is_none() -> None:
     theta = torch.tensor([-1.0, 3e38])
     assert Box(0.0, 1e39).project(theta).tolist() == [0.0, theta[1].item()]
+
+
+def test_bounds_beyond_single_precision_are_its_largest_numbers() -> None:
+    largest = torch.finfo(torch.float32).max
+    assert Box(1e300, 1e308).project(torch.zeros(2)).tolist() == [largest, largest]
+    assert Lasso(1e308).prox(torch.ones(2), 1.0).tolist() == [0.0, 0.0]

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.cell_fillers import FILLERS, ColumnUnits, Fillers, inside
 from proxlin.estimators.factor_model import FactorModel, Mask, Matrix
 from proxlin.estimators.tables import Array, read_table
@@ -76,8 +77,7 @@ class RobustImputer(
                 f"X must have a known cell in every column; {len(empty)} column(s) hold only NaN,"
                 f" the first is {empty[0]}. Drop them."
             )
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(drawn_seed(self.random_state))
         if len(table) > _ROWS:
             table = table[np.sort(rng.choice(len(table), _ROWS, replace=False))]
         self._units = ColumnUnits.fit(table)

@@ -55,7 +55,22 @@ def read_table(
 
 def _validated(estimator: BaseEstimator, **arguments: Any) -> Any:
     with our_errors():
-        return validate_data(estimator, **arguments)
+        try:
+            return validate_data(estimator, **arguments)
+        except ValueError as cause:
+            raise ValueError(f"{cause}{_text_column(arguments['X'])}") from cause
+
+
+def _text_column(x: Any) -> str:
+    """What to do about the first column of a frame that holds text."""
+    for name, column in x.items() if isinstance(x, pd.DataFrame) else ():
+        texts = [cell for cell in column if isinstance(cell, str)]
+        if texts:
+            return (
+                f". Column {str(name)[:40]!r} holds text such as {texts[0][:40]!r}: encode it, for"
+                " instance by scikit-learn's OneHotEncoder, or leave it out"
+            )
+    return ""
 
 
 @contextmanager

@@ -165,11 +165,17 @@ def _prox_separable(same: Coefficients, v: Tensor, step: float) -> Tensor:
     if same.slope:
         v = v - step * same.slope
     if same.l1:
-        v = v - v.clamp(-step * same.l1, step * same.l1)
+        v = v - _clipped(v, -step * same.l1, step * same.l1)
     most = torch.finfo(v.dtype).max  # a bound beyond is none
     if same.low > -most or same.high < most:
-        v = v.clamp(max(same.low, -most), min(same.high, most))
+        v = _clipped(v, same.low, same.high)
     return v
+
+
+def _clipped(v: Tensor, low: float, high: float) -> Tensor:
+    """`clamp` by bounds that its type need not hold."""
+    most = torch.finfo(v.dtype).max
+    return v.clamp(*(min(max(bound, -most), most) for bound in (low, high)))
 
 
 def _prox(piece: Coupled, v: Tensor, step: float) -> Tensor:

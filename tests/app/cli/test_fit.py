@@ -35,6 +35,7 @@ def test_fit_just_works_and_says_what_it_did(run, house_file, tmp_path):
     assert code == 0, error
     assert "'town' is a category with 3 values" in out
     assert "least squares" in out
+    assert "outliers themselves; they decide mean error and r2" in " ".join(out.split())
     assert "training rows" in out
     names = sorted(path.name for path in (tmp_path / "m").iterdir())
     assert names == [

@@ -220,6 +220,12 @@ def _show(summary: FitSummary, out: Path) -> None:
         ]
         table.add_row(printable(error.column), error.predictor, *shown, _share(error.r2))
     console.print(table, markup=False)
+    wrong = summary.metrics["outliers"]["test_rows"]
+    if wrong:
+        say(
+            f"{wrong:,} of the test rows are outliers themselves; they decide mean error and r2:"
+            " look at the median error."
+        )
     if len(summary.metrics["families"]) > 1:
         families = Table(title="What was tried: error on held-out training rows")
         for heading in ("family", "held-out error", "weight"):
