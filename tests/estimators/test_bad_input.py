@@ -11,7 +11,9 @@ from proxlin import (
     RobustFeatureSelector,
     RobustNMF,
     RobustRegressor,
+    robust_r2_score,
 )
+from proxlin.errors import InvalidInputError
 
 RNG = np.random.default_rng(0)
 X = RNG.exponential(size=(24, 5))
@@ -193,3 +195,19 @@ def test_a_net_is_no_factory_of_nets():
 def test_words_are_no_truth_values(name, flag):
     model = KINDS[name].__class__(**{flag: "no"})
     refused(model, X, Y, f"{flag} must be True or False; got 'no'")
+
+
+@pytest.mark.parametrize(
+    ("y", "weights", "words"),
+    [
+        (np.ones(5), (1, 2), "sample_weight"),
+        (np.ones(5), "a", "must be a table or an array"),
+        (np.ones(5), -np.ones(5), "sample_weight must be >= 0"),
+        (np.array(["a"] * 5), None, "could not convert"),
+        (np.full(5, np.nan), None, "must not hold NaN"),
+        (np.ones((5, 0)), None, "same shape"),
+    ],
+)
+def test_a_score_of_odd_rows_is_refused_in_a_sentence(y, weights, words):
+    with pytest.raises(InvalidInputError, match=words):
+        robust_r2_score(y, np.ones(5), sample_weight=weights)

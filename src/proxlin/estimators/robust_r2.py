@@ -10,6 +10,7 @@ from sklearn.metrics import make_scorer
 from proxlin._checks import check_choice
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.robust_scale import Vector, tau_scale
+from proxlin.estimators.tables import our_errors, read_weights
 
 
 def robust_r2_score(
@@ -33,14 +34,17 @@ def robust_r2_score(
     1.0
     """
     check_choice("multioutput", multioutput, ("uniform_average", "raw_values"))
-    true, predicted = (np.asarray(values, dtype=np.float64) for values in (y_true, y_pred))
-    if true.shape != predicted.shape or not len(true):
+    with our_errors():
+        true, predicted = (np.asarray(values, dtype=np.float64) for values in (y_true, y_pred))
+    if true.shape != predicted.shape or not true.size:
         raise InvalidInputError(
             "y_true and y_pred must have the same shape and at least one row; got"
             f" {true.shape} and {predicted.shape}."
         )
     true, predicted = true.reshape(len(true), -1), predicted.reshape(len(true), -1)
-    weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if not (np.isfinite(true).all() and np.isfinite(predicted).all()):
+        raise InvalidInputError("y_true and y_pred must not hold NaN or infinity; some cells do.")
+    weights = read_weights(sample_weight, true)
     scores = np.array([_score(y, f, weights) for y, f in zip(true.T, predicted.T, strict=True)])
     return scores if multioutput == "raw_values" else float(scores.mean())
 
