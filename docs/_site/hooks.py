@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import html
+import logging
 import re
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from mkdocs.structure.files import File, Files
 sys.path.insert(0, str(Path(__file__).parent))
 import gallery
 
+logger = logging.getLogger("mkdocs.hooks")
 ROOT = Path(__file__).parents[2]
 NAMES = re.compile(r"<!-- names of ([\w.]+)(?: but ([\w, ]+))? -->")
 FORMULA = re.compile(
@@ -47,18 +49,24 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, path, content=text))
     texts = (path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
     if any("```mermaid" in text for text in texts):
-        source = pooch.retrieve(
-            MERMAID_PACKAGE,
-            known_hash=MERMAID_HASH,
-            processor=pooch.Untar(members=["package/dist/mermaid.min.js"]),
-        )
+        try:
+            source = pooch.retrieve(
+                MERMAID_PACKAGE,
+                known_hash=MERMAID_HASH,
+                processor=pooch.Untar(members=["package/dist/mermaid.min.js"]),
+            )
+        except OSError as cause:  # of a machine without a network that never built the site before
+            logger.info("Mermaid cannot be had (%s): drawings are shown as text", cause)
+            return files
         files.append(File.generated(config, MERMAID, abs_src_path=source[0]))
         config["extra_javascript"].append(MERMAID)
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, *, config: Any, **_: Any) -> str:
     """Put the reference of a module's names and the table of the gallery in their places."""
+    if MERMAID not in config["extra_javascript"]:
+        markdown = markdown.replace("```mermaid", "```text")
     markdown = NAMES.sub(lambda found: reference(found[1], found[2] or ""), markdown)
     return markdown.replace("<!-- gallery -->", gallery.overview())
 

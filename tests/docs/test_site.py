@@ -10,13 +10,20 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.docs.conftest import ROOT
+
+Files = pytest.importorskip("mkdocs.structure.files", reason="the docs extra is missing").Files
+load_config = importlib.import_module("mkdocs.config").load_config
+
 pytestmark = pytest.mark.slow
 
 PACKAGES = (
     "",
+    ".app.tabular",
     ".data",
     ".errors",
     ".estimators",
+    ".exact.linear",
     ".models",
     ".optim",
     ".prox",
@@ -78,9 +85,26 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
             assert target_of(site, page, link).exists(), (page.name, link)
 
 
-def test_every_public_name_is_in_the_reference(site):
+@pytest.fixture(scope="module")
+def listed(site):
+    """The names that the reference explains."""
     inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
-    listed = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    return {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
+
+
+def test_every_name_that_a_page_imports_is_in_the_reference(listed):
+    missing = set()
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for module, names in re.findall(r"from (proxlin[\w.]*) import ([\w, ]+)", text):
+            imported = [name.split(" as ")[0].strip() for name in names.split(",")]
+            wanted = {f"{module}.{name}" for name in imported if name}
+            known = {f"{module}.{name}" for name in imported if f"proxlin.{name}" in listed}
+            missing |= {(page.name, name) for name in wanted - listed - known}
+    assert missing == set()
+
+
+def test_every_public_name_is_in_the_reference(listed):
     missing = []
     for package in PACKAGES:
         module = importlib.import_module(f"proxlin{package}")
@@ -104,3 +128,19 @@ def test_formulas_are_drawn_without_a_script(site, pages):
         formulas = re.findall(r"<math.*?</math>", text, re.DOTALL)
         assert not [formula for formula in formulas if "\\" in formula], page
         assert not [formula for formula in formulas if "mathvariant" in formula], page  # not drawn
+
+
+def test_drawings_are_text_where_mermaid_cannot_be_had(monkeypatch):
+    """Without a network, on a machine that never had one, the site is still built."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_site"))
+    hooks = importlib.import_module("hooks")
+
+    def unreachable(*_arguments, **_options):
+        raise ConnectionError
+
+    monkeypatch.setattr(hooks.pooch, "retrieve", unreachable)
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    config.plugins._current_plugin = "hooks"
+    files = hooks.on_files(Files([]), config)
+    assert not any("mermaid" in file.src_uri for file in files)
+    assert hooks.on_page_markdown("```mermaid\na\n```", config=config) == "```text\na\n```"
