@@ -69,18 +69,32 @@ class Ramps:
         widths = [max(1, len(knots)) for knots in self.knots]
         return np.repeat(np.arange(len(widths)), widths)
 
+    @cached_property
+    def curved(self) -> list[tuple[int, int]]:
+        """The columns with knots, and the first ramp of each."""
+        columns = [j for j, knots in enumerate(self.knots) if len(knots)]
+        return list(zip(columns, np.searchsorted(self.owners, columns).tolist(), strict=True))
+
     def apply(self, x: Matrix) -> Matrix:
         """(rows, ramps)."""
-        ramps = np.ascontiguousarray(x[:, self.owners], dtype=np.float64)
-        first = 0
-        for k in self.knots:
-            if len(k):
-                column = ramps[:, first, None].copy()
-                last = first + len(k) - 1
-                ramps[:, first:last] = np.clip((column - k[:-1]) / np.diff(k), 0.0, 1.0)
-                ramps[:, last] = _STRAIGHT * np.clip(column[:, 0], k[0], k[-1])
-            first += max(1, len(k))
+        ramps = np.array(x[:, self.owners] if self.curved else x, dtype=np.float64)
+        for j, first in self.curved:
+            k, last = self.knots[j], first + len(self.knots[j]) - 1
+            column = x[:, j, None]
+            ramps[:, first:last] = np.clip((column - k[:-1]) / np.diff(k), 0.0, 1.0)
+            ramps[:, last] = _STRAIGHT * np.clip(column[:, 0], k[0], k[-1])
         return ramps
+
+    def product(self, x: Matrix, coef: Matrix) -> Matrix:
+        """apply(x) @ coef without a copy of the columns that stay as they are."""
+        bent = np.array([j for j, _ in self.curved], dtype=np.intp)
+        own = np.isin(self.owners, bent)
+        straight = np.zeros((x.shape[1], coef.shape[1]))
+        straight[self.owners[~own]] = coef[~own]
+        product: Matrix = x @ straight
+        if len(bent):
+            product += Ramps(tuple(self.knots[j] for j in bent)).apply(x[:, bent]) @ coef[own]
+        return product
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +147,7 @@ class AdditiveModel:
     def predict(self, x: Matrix) -> Matrix:
         """(rows, targets)."""
         parts = [
-            self.ramps.apply(x[first : first + _CHUNK]) @ self.coef + self.intercept
+            self.ramps.product(x[first : first + _CHUNK], self.coef) + self.intercept
             for first in range(0, len(x), _CHUNK)
         ]
         return np.concatenate(parts) if parts else np.empty((0, len(self.intercept)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from proxlin.app.tabular.column_kinds import find_identifiers, learn_features
 from proxlin.app.tabular.columns import Content, Matrix, NumberColumn, Vector
@@ -25,6 +27,7 @@ from proxlin.report.table import Field, Table
 _CELLS_SHOWN = 3  # of a row: the worst, and others more than two deviations off
 _ROWS_SHOWN = 30
 _FEWEST_ROWS = 10
+_BLAMED = 5000  # odd rows whose worst columns are counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +36,9 @@ class Detection:
 
     table: RawTable
     encoding: TableEncoding
-    judged: Judgement
-    expected: Matrix  # (rows, encoded columns)
+    judged: Judgement  # without misfits, which are measured for the rows that are asked for
+    detector: RobustOutlierDetector
+    cells: Matrix  # (rows, encoded columns), NaN where missing
     cutoff: float
     notes: tuple[str, ...]
     whole: frozenset[str]  # columns of whole numbers
@@ -42,23 +46,33 @@ class Detection:
     def worst(self, count: int) -> list[Misfit]:
         """The oddest rows with their oddest cells."""
         rows = self.judged.worst(count)
+        if not rows:
+            return []
+        surprises, usual = self.surprises(rows), self.detector.expected(self.cells[rows])
         some = self.table.frame.iloc[rows]
         got = [column.as_read(some[column.name]) for column in self.encoding.features]
         owners = np.array(self.encoding.owners)
         misfits = []
         for place, row in enumerate(rows):
-            order = np.argsort(-self.judged.misfits[row], kind="stable")[:_CELLS_SHOWN]
+            order = np.argsort(-surprises[place], kind="stable")[:_CELLS_SHOWN]
             cells = []
             for rank, j in enumerate(order):
-                if rank == 0 or self.judged.misfits[row, j] > 2:
+                if rank == 0 or surprises[place, j] > 2:
                     column = self.encoding.features[j]
-                    expected: Content = column.expected(self.expected[row, owners == j])
+                    expected: Content = column.expected(usual[place, owners == j])
                     if column.name in self.whole and round(float(expected)) != got[j][place]:
                         expected = float(round(float(expected)))
                     cells.append(OddCell(self.judged.names[j], expected, got[j][place]))
             score, flag = float(self.judged.scores[row]), bool(self.judged.flags[row])
             misfits.append(Misfit(row + 1, score, flag, tuple(cells)))
         return misfits
+
+    def surprises(self, rows: Sequence[int] | NDArray[np.intp]) -> Matrix:
+        """How odd each cell of these rows is: (rows, columns of the table)."""
+        away = np.abs(self.detector.cell_scores(self.cells[rows]))
+        surprises = np.zeros((len(away), len(self.encoding.features)))
+        np.maximum.at(surprises.T, self.encoding.owners, away.T)
+        return surprises
 
 
 def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = ()) -> Detection:
@@ -85,17 +99,16 @@ def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = (
             if column.reading.form != "date" and _all_whole(values):
                 whole_numbers.add(column.name)
     detector = RobustOutlierDetector().fit(cells)
-    away = np.abs(detector.cell_scores(cells))
-    misfits = np.zeros((len(cells), len(encoding.features)))
-    np.maximum.at(misfits.T, encoding.owners, away.T)
     labels = [column.name for column in encoding.features]
-    judged = Judgement(labels, detector.outlier_scores_, misfits, detector.outliers_)
+    none = np.empty((0, len(labels)))
+    judged = Judgement(labels, detector.outlier_scores_, none, detector.outliers_)
     notes += [*learned.notes, *remarks]
     return Detection(
         whole,
         encoding,
         judged,
-        detector.expected(cells),
+        detector,
+        cells,
         -detector.offset_,
         tuple(notes),
         frozenset(whole_numbers),
@@ -119,7 +132,8 @@ def detection_report(found: Detection, source: str, command: str) -> str:
             for expected, got in (cell.texts,)
         )
         table.append((misfit.row, where, round(misfit.score, 1), misfit.outlier))
-    blamed = judged.misfits[flags].argmax(axis=1) if count else np.empty(0, dtype=int)
+    odd = np.flatnonzero(flags)[:_BLAMED]
+    blamed = found.surprises(odd).argmax(axis=1) if count else np.empty(0, dtype=int)
     often = np.bincount(blamed, minlength=len(judged.names))
     columns: list[tuple[Field, ...]] = [
         (judged.names[j], int(often[j])) for j in np.argsort(-often, kind="stable") if often[j]
