@@ -1,4 +1,7 @@
-"""Docstrings as the site's parser wants them: examples and words after lists get a heading."""
+"""Docstrings as the site's parser wants them: examples and words after lists get a heading.
+
+What a dataclass says of its fields in comments becomes a list in its docstring.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import griffe
 
 HEADING = re.compile(r"^(Parameters|Attributes|Returns|Raises|Notes|Examples)\n-+$", re.MULTILINE)
 
+COMMENT = re.compile(r"  # (.+)$")
+
 
 class Headings(griffe.Extension):
     """Give `>>>` examples a heading, and words that follow a list of parameters another."""
@@ -17,6 +22,26 @@ class Headings(griffe.Extension):
         """Called for each class, function and module that was read."""
         if obj.docstring is not None:
             obj.docstring.value = with_headings(obj.docstring.value)
+
+    def on_class_members(self, *, cls: Any, **_: Any) -> None:
+        """Called for each class once its fields are known."""
+        made = " ".join(str(decorator.value) for decorator in cls.decorators)
+        if "dataclass" in made and cls.docstring and not HEADING.search(cls.docstring.value):
+            cls.docstring.value += listed_fields(cls)
+
+
+def listed_fields(cls: Any) -> str:
+    """The comments behind the public fields of a dataclass, as a list of its docstring."""
+    lines = cls.filepath.read_text(encoding="utf-8").splitlines()
+    entries = []
+    for name, member in cls.members.items():
+        if not member.is_attribute or name.startswith("_") or "init=False" in str(member.value):
+            continue
+        comment = COMMENT.search(lines[member.lineno - 1])
+        if comment:
+            text = comment[1]
+            entries.append(f"{name}\n    {text[0].upper()}{text[1:]}")
+    return "\n\nAttributes\n----------\n" + "\n".join(entries) if entries else ""
 
 
 def with_headings(text: str) -> str:
