@@ -97,6 +97,10 @@ class MethodRun(Loop):
                 ) from cause
 
         status = self.guarded(work)
+        if over:
+            self.remark(
+                "The run in the checkpoint folder was over; its result was read from there."
+            )
         if self.held_out is not None and not over:
             status = self._settle(self.held_out, theta, status)
         if math.isinf(self.best):  # ended before the first full evaluation

@@ -11,6 +11,8 @@ from proxlin.run.checkpoint.folder import CheckpointFolder
 from proxlin.run.checkpoint.writer import CheckpointWriter
 from tests.run.checkpoint.runs import CrashError, problem, run, timeless
 
+_OVER = "The run in the checkpoint folder was over; its result was read from there."
+
 
 def stored(folder, number=None):
     folder = CheckpointFolder(folder)
@@ -31,6 +33,7 @@ def test_a_run_that_is_over_is_returned_as_it_was(tmp_path, monkeypatch):
     again = run("probed layered", checkpoint=tmp_path)
     assert torch.equal(again.theta, first.theta)
     assert again.history.records == first.history.records
+    assert again.remarks == (*first.remarks, _OVER)
     assert (again.status, again.seconds) == (first.status, pytest.approx(first.seconds, abs=0.5))
     assert sorted(path.name for path in tmp_path.iterdir()) == files
 
