@@ -14,7 +14,7 @@ from proxlin.methods.probed.normed import NormedMemory, orthogonal
 from proxlin.methods.probed.trial import new_trial
 from proxlin.terms.layout import Layout
 
-CURVATURE = 0
+CURVATURE, CAREFUL = 0, 2
 
 
 class CrashError(Exception):
@@ -24,7 +24,7 @@ class CrashError(Exception):
 @pytest.mark.parametrize("shape", [(5, 5), (3, 40), (40, 3)])
 def test_singular_values_become_alike(shape):
     matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
-    values = torch.linalg.svdvals(orthogonal(matrix)) / (0.2 * max(shape) ** 0.5)
+    values = torch.linalg.svdvals(orthogonal(matrix))
     assert float(values.min()) > 0.6
     assert float(values.max()) < 1.3
     u, _, v = torch.linalg.svd(matrix, full_matrices=False)
@@ -55,44 +55,63 @@ def test_moves_do_not_depend_on_the_scale_of_the_loss(scale, spectral):
 def played(budget, changes):
     """The winner of a trial in which every batch says `changes[k]` of entrant k, and its turns."""
     trial = new_trial(torch.zeros(3))
-    turns = []
+    turns, lengths = [], []
     while not trial.over:
         if trial.comparing:
             trial.compare([changes[number] for number in trial.playing])
             if trial.decided:
                 trial.next_round(budget)
             continue
-        number, steps = trial.playing[trial.turn], 0
-        while trial.begin_turn(budget):
-            steps += 1
-            budget.iteration += 1
-            if trial.turn_is_over(budget):
-                trial.end_turn(torch.zeros(3), torch.zeros(3), budget)
-                turns.append((number, steps))
-                break
+        number = trial.playing[trial.turn]
+        trial.begin_step(budget)
+        if trial.over:
+            break
+        lengths.append(trial.length(budget))
+        budget.iteration += 1
+        if trial.turn_is_over(budget):
+            trial.end_turn(torch.zeros(3), budget)
+            turns.append((number, lengths))
+            lengths = []
     return trial.playing[0], turns
 
 
-@pytest.mark.parametrize("winner", range(5))
+@pytest.mark.parametrize("winner", [1, 2, 3])
 @pytest.mark.parametrize("max_iter", [1_000, None])
 def test_the_entrant_that_lowers_the_loss_most_goes_on(winner, max_iter):
-    changes = [-1.0] * 5
+    changes = [0.0, -1.0, -1.0, -1.0]
     changes[winner] = -2.0
-    finalist = winner or 1
     chosen, turns = played(Budget(None, max_iter), changes)
     assert chosen == winner
-    assert [number for number, _ in turns] == [1, 2, 3, 4, CURVATURE, finalist]
-    steps = [30] * 4 + [60] * 2
-    assert [count for _, count in turns] == pytest.approx(steps, abs=1)  # rounding
+    second = [CURVATURE, CAREFUL] if winner == CAREFUL else []
+    assert [number for number, _ in turns] == [1, 2, 3, *second]
+    steps = [50] * 3 + [40] * len(second) if max_iter else [60] * (3 + len(second))
+    assert [len(lengths) for _, lengths in turns] == pytest.approx(steps, abs=2)
+
+
+def test_curvature_steps_can_only_beat_careful_ones():
+    assert played(Budget(None, 1_000), [-3.0, -1.0, -2.0, -1.0])[0] == CURVATURE
+    assert played(Budget(None, 1_000), [-3.0, -2.0, -1.0, -1.0])[0] == 1
+
+
+def test_steps_of_a_turn_become_shorter_to_nothing():
+    for _, lengths in played(Budget(None, 1_000), [-1.0] * 4)[1]:
+        assert lengths[0] == 1
+        assert lengths == sorted(lengths, reverse=True)
+        assert lengths[-1] < 0.05
+
+
+def test_entrywise_steps_need_a_lead():
+    assert played(Budget(None, 1_000), [0.0, -1.0, -0.5, -1.05])[0] == 1
+    assert played(Budget(None, 1_000), [0.0, -1.0, -0.5, -1.15])[0] == 3
 
 
 def test_nan_never_wins():
-    winner, _ = played(Budget(None, 1_000), [1.0, float("nan"), -1.0, math.inf, 0.0])
+    winner, _ = played(Budget(None, 1_000), [1.0, float("nan"), -1.0, math.inf])
     assert winner == 2
 
 
 def test_small_budgets_are_not_spent_on_trials():
-    assert played(Budget(None, 300), [0.0, -1.0, -1.0, -1.0, -1.0]) == (CURVATURE, [])
+    assert played(Budget(None, 100), [0.0, -1.0, -1.0, -1.0]) == (1, [])
 
 
 def net_problem(p=1.0):
@@ -118,7 +137,9 @@ def test_both_kinds_of_steps_and_the_trial_learn_in_spite_of_wrong_rows(p):
     assert max(errors.values()) < 0.5 * untrained
 
 
-@pytest.mark.parametrize("stop", [30, 70, 200])  # in the first round, in the second, after both
+@pytest.mark.parametrize(
+    "stop", [30, 70, 200]
+)  # in the first turns, while they are compared or later, after them
 def test_a_trial_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, stop):
     def crash(progress):
         if progress.iteration >= stop:

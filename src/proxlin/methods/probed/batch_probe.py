@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlin.linearize import Linearization, linearize_parts
+from proxlin.linearize import Linearization, linearize_local, linearize_parts
 from proxlin.problem import Problem
+from proxlin.problem.scales import clipped_mean
 from proxlin.problem.shards import LocalBatch
 
 HALVES = 2  # the number of parts that tells how noisy the gradient is
@@ -85,3 +86,21 @@ def probe_batch(
         gradient_error=errors[0] if errors else None,
         quadratic=quadratic,
     )
+
+
+def batch_slope(problem: Problem, theta: Tensor, batch: LocalBatch) -> tuple[float, float, Tensor]:
+    """Mean loss, typical loss and sub-gradient of a batch, for steps that ask nothing else."""
+    gradient = problem.penalty.quadratic.to(theta) * theta
+    if not batch.communicator.leads:
+        gradient.zero_()
+    both = theta.new_zeros(2)
+    if batch.count:
+        model = linearize_local(problem, theta, batch)
+        losses, slopes = problem.loss.value_and_slope(model.residual)
+        gradient += model.adjoint(slopes / batch.n_rows)
+        mean = losses.mean()
+        typical = clipped_mean(losses) if problem.loss.bounded_slope else mean
+        both = torch.stack([mean, typical]) * (batch.count / batch.n_rows)
+    both, gradient = batch.communicator.sum_together([both, gradient])
+    mean_loss, typical_loss = both.tolist()
+    return mean_loss, typical_loss, gradient

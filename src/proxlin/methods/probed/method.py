@@ -23,7 +23,7 @@ from proxlin._checks import (
 )
 from proxlin.methods.contract import Budget, Step
 from proxlin.methods.curvature import DenseCurvature, curvature_for
-from proxlin.methods.probed.batch_probe import BatchProbe, probe_batch
+from proxlin.methods.probed.batch_probe import BatchProbe, batch_slope, probe_batch
 from proxlin.methods.probed.batch_size import fitting_batch_size, gradient_noise
 from proxlin.methods.probed.collapse import RESTARTED
 from proxlin.methods.probed.newton import bounds_of, newton_step, proximal_step
@@ -42,6 +42,7 @@ _EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
 _MOST_WORK = 2**36  # multiplications of a spectral step: some seconds of one core
 _NORMED_ROWS = 64, 256  # of a batch of normed steps, at least and at most
+_TRACKED = 0.05  # rate of the running average of losses
 _ASTRAY, _NORMED_ASTRAY = 3.0, 10.0  # times the last good loss: the run has gone wrong
 
 
@@ -135,20 +136,19 @@ class Probed:
         """A step of the kind whose turn it is, or one of the batches that compare them."""
         trial = state.trial
         assert trial is not None
-        assert state.average is not None  # g is smooth
         if trial.comparing:
             batch = self._next_batch(problem, state)
             losses = problem.losses(trial.start, batch.tensors)
-            ends = [entrant.average for entrant in trial.entrants_of_the_round]
+            ends = [entrant.theta for entrant in trial.entrants_of_the_round]
             trial.compare([problem.mean_change(trial.start, end, batch, losses) for end in ends])
             if trial.decided:
-                state.go_on_from(*trial.next_round(budget))
+                state.go_on_from(trial.next_round(budget))
             return
-        if trial.begin_turn(budget):
-            self._advance(problem, state, budget)
-        if trial.over or trial.turn_is_over(budget):
-            trial.end_turn(state.theta, state.average, budget)
-            state.go_on_from(trial.start, trial.start)
+        trial.begin_step(budget)
+        self._advance(problem, state, budget)
+        if not trial.over and trial.turn_is_over(budget):
+            trial.end_turn(state.theta, budget)
+            state.go_on_from(trial.start)
 
     def _restart(self, problem: Problem, state: ProbedState) -> None:
         """Begin anew from the start point with what the generator draws next."""
@@ -158,10 +158,10 @@ class Probed:
             setattr(state, name, getattr(fresh, name))
 
     def _advance(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
-        state.floor = self._floor(budget, state.whole)
         if state.normed is not None:
             self._advance_normed(problem, state, state.normed, budget)
             return
+        state.floor = self._floor(budget, state.whole)
         if not state.probes:
             self.prepare(problem, state, budget)
         measuring = state.cautious or (state.steps + 1) % self.renewal == 0
@@ -184,6 +184,8 @@ class Probed:
             move, form = self._newton(problem, state, probe)
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
+            if state.trial is not None:
+                length *= state.trial.length(budget)
             move, form = self._damped_step(problem, state, length)
             if renewing and length > 0 and not state.cautious:
                 self._resize(state, probe, form / length**2)
@@ -208,20 +210,21 @@ class Probed:
     def _advance_normed(
         self, problem: Problem, state: ProbedState, memory: NormedMemory, budget: Budget
     ) -> None:
+        assert state.trial is not None
+        assert state.average is not None  # g is smooth
         least, most = _NORMED_ROWS
         size = self.batch_size or min(max(state.batch_size, least), most)
-        probe = probe_batch(
-            problem, state.theta, problem.take(state.batches.next(size)), state.floor,
-            state.generator, probes_a_part=0,
-        )  # fmt: skip
-        self._track(problem, state, probe)
-        if not self._healthy(state, probe.mean_loss, memory.steps):
+        batch = problem.take(state.batches.next(size))
+        mean_loss, typical_loss, slope = batch_slope(problem, state.theta, batch)
+        if math.isfinite(mean_loss):
+            state.track(typical_loss, _TRACKED)
+        if not self._healthy(state, mean_loss, memory.steps):
             memory.begin(state.theta)
             memory.rate /= 3
             return
-        move = memory.direction(probe.gradient, problem.layout)
-        state.theta = state.theta.add(move, alpha=memory.rate * (1.0 - budget.progress))
-        assert state.average is not None  # g is smooth
+        rate = memory.rate * (1.0 - budget.progress) * state.trial.length(budget)
+        move = memory.direction(slope, problem.layout)
+        state.theta = state.theta.add(move, alpha=rate)
         state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * memory.steps))
 
     def candidates(self, state: ProbedState) -> list[Tensor]:
@@ -247,18 +250,11 @@ class Probed:
         if math.isfinite(probe.mean_loss):
             if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
                 self._absorb(state)
-            self._track(problem, state, probe)
+            penalty = float(problem.penalty.value(state.theta))
+            state.track(probe.typical_loss + penalty, max(_TRACKED, 1.0 / (state.steps + 1)))
             state.gradient.lerp_(probe.gradient, 1 - self.momentum)
             state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
         return probe
-
-    def _track(self, problem: Problem, state: ProbedState, probe: BatchProbe) -> None:
-        """Average the loss of a batch in."""
-        if math.isfinite(probe.mean_loss):
-            rate = max(0.05, 1.0 / (state.steps + 1))
-            loss = probe.typical_loss + float(problem.penalty.value(state.theta))
-            fresh = math.isnan(state.loss)
-            state.loss = loss if fresh else state.loss + rate * (loss - state.loss)
 
     def _absorb(self, state: ProbedState) -> None:
         """Move the pending probes into the curvature; its memory grows with the steps taken."""

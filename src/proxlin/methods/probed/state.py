@@ -61,10 +61,14 @@ class ProbedState:
         """Whether kinds of steps are still being tried."""
         return self.trial is not None and not self.trial.over
 
-    def go_on_from(self, theta: Tensor, average: Tensor) -> None:
+    def go_on_from(self, theta: Tensor) -> None:
         """Stand at another point, of which nothing is known yet."""
-        self.theta, self.good, self.average = theta.clone(), theta.clone(), average.clone()
+        self.theta, self.good, self.average = theta.clone(), theta.clone(), theta.clone()
         self.loss, self.good_loss = math.nan, math.inf
+
+    def track(self, loss: float, rate: float) -> None:
+        """Average the typical loss of a batch in."""
+        self.loss = loss if math.isnan(self.loss) else self.loss + rate * (loss - self.loss)
 
     @property
     def parts(self) -> int:

@@ -1,6 +1,6 @@
 """Which kind of step suits a net is found out by trying them for a few per cent of the budget.
 
-Curvature steps lead by far on many nets and fall behind normed ones on others, where averaged
+Curvature steps lead by far on some nets and fall behind normed ones on others, where averaged
 blocks say little about the curvature. No theory tells which beforehand; a short trial does.
 """
 
@@ -14,12 +14,15 @@ from torch import Tensor
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory
 
-_RATES = (0.03, 0.01), (0.01, 0.003)  # of spectral steps, and of those by the largest entry
-_FIRST, _SECOND = 0.03, 0.06  # of the budget for each turn of the first and the second round
-_STEPS = (30, 60)  # of each turn, where there is no budget
-_LEAST_STEPS = 10  # of a turn; budgets that allow fewer are too small for a trial
+_FIRST, _SECOND = 0.05, 0.04  # of the budget for each turn of the first and the second round
+_STEPS = (60, 60)  # of each turn, where there is no budget
+_LEAST_STEPS = 10  # of a turn
+_LEAST_BUDGET = 150  # steps, below which turns would leave too little of it
 _JUDGES = 4  # batches that compare where the turns have come to
-_CURVATURE = 0  # the entrant that takes curvature steps
+# Spectral or not, and the rate: curvature steps, bold and careful spectral ones, entrywise ones.
+_KINDS = (False, 0.0), (True, 0.03), (True, 0.01), (False, 0.02)
+_CURVATURE, _BOLD, _CAREFUL, _ENTRYWISE = range(len(_KINDS))
+_LEAD = 1.1  # that entrywise steps must have: they gain most of it early in a run
 
 
 @dataclass
@@ -28,7 +31,6 @@ class Entrant:
 
     memory: NormedMemory
     theta: Tensor  # (d,) where its turn ended
-    average: Tensor  # (d,) of its latest points
     change: float = 0.0  # of the loss since the start, summed over the batches that compare
 
 
@@ -36,9 +38,10 @@ class Entrant:
 class Trial:
     """Two rounds of turns, each from one start.
 
-    First normed steps at several rates, then the best of them against curvature steps, from where
-    it has come to. The averages of the latest points are compared: what a run returns that
-    takes shorter and shorter steps.
+    First normed steps of both kinds. Where careful ones are best, the loss is curved too much for
+    long steps: they play against curvature steps from where they have come to. Each turn is a small
+    run of its own, whose steps become shorter and shorter: at a steady length, noise would count
+    against long steps that are best in the end.
     """
 
     start: Tensor  # (d,) where every turn of this round begins
@@ -60,9 +63,9 @@ class Trial:
         """The entrants of this round."""
         if self.winner is not None:
             return [self.winner]
-        if self.finalist is not None:
-            return [_CURVATURE, self.finalist]
-        return [number for number in range(len(self.entrants)) if number != _CURVATURE]
+        if self.finalist is None:
+            return [_BOLD, _CAREFUL, _ENTRYWISE]
+        return [_CURVATURE, self.finalist]
 
     @property
     def comparing(self) -> bool:
@@ -87,36 +90,32 @@ class Trial:
         memory = self.entrants[self.playing[self.turn]].memory
         return memory if memory.rate else None
 
-    def begin_turn(self, budget: Budget) -> bool:
-        """Count a step of this turn; False, and the trial is over, if the budget is too small."""
-        first = self.finalist is None and not self.turn
-        if first and self.steps == 1:
-            self.began = budget.progress  # the first step of all loads code
-        few = budget.max_iter is not None and budget.max_iter * _FIRST < _LEAST_STEPS
-        slow = budget.progress - self.began > _FIRST and self.steps < _LEAST_STEPS
-        if first and (few or slow):
-            self._close(_CURVATURE)
-            return False
+    def begin_step(self, budget: Budget) -> None:
+        """Get ready for a step; the trial is over at once if the budget is too small for it."""
+        if self.finalist is None and not self.turn and not self.over:
+            few = budget.max_iter is not None and budget.max_iter < _LEAST_BUDGET
+            if self.steps == 1:
+                self.began = budget.progress  # the first step of all loads code
+            slow = self.steps == 2 and budget.progress - self.began > 1 / _LEAST_BUDGET
+            if few or slow:
+                self._close(_BOLD)
         memory = self.normed
         if memory is not None and not memory.steps:
             memory.begin(self.start)
-        self.steps += 1
-        return True
+
+    def length(self, budget: Budget) -> float:
+        """Of the next step, in those of a whole run: it falls from 1 to 0 in each turn."""
+        return 1.0 if self.over else max(0.0, 1.0 - self._used(budget))
 
     def turn_is_over(self, budget: Budget) -> bool:
-        """Whether the present turn has had its share of the budget, and steps enough."""
-        second = self.finalist is not None
-        if not budget.bounded:
-            return self.steps >= _STEPS[second]
-        share = _SECOND if second else _FIRST
-        return budget.progress - self.began >= share and self.steps >= _LEAST_STEPS
+        """Count a step; whether the present turn has had its share of the budget."""
+        self.steps += 1
+        return self._used(budget) >= 1
 
-    def end_turn(self, theta: Tensor, average: Tensor, budget: Budget) -> None:
+    def end_turn(self, theta: Tensor, budget: Budget) -> None:
         """Keep where the present entrant has come to, and let the next begin."""
-        if not self.over:
-            entrant = self.entrants[self.playing[self.turn]]
-            entrant.theta, entrant.average = theta.clone(), average.clone()
-            self.turn, self.began, self.steps = self.turn + 1, budget.progress, 0
+        self.entrants[self.playing[self.turn]].theta = theta.clone()
+        self.turn, self.began, self.steps = self.turn + 1, budget.progress, 0
 
     def compare(self, changes: list[float]) -> None:
         """Add the change of the loss of one more batch for each entrant of this round."""
@@ -124,25 +123,36 @@ class Trial:
             entrant.change += change if math.isfinite(change) else math.inf
         self.judges += 1
 
-    def next_round(self, budget: Budget) -> tuple[Tensor, Tensor]:
-        """Begin the second round, or end the trial: the point to go on from, and its average."""
-        winner = min(self.playing, key=lambda number: self.entrants[number].change)
-        best = self.entrants[winner]
-        point, average = best.theta, best.average
-        if self.finalist is not None:
+    def next_round(self, budget: Budget) -> Tensor:
+        """End the trial or begin its second round; the point to go on from."""
+        entrants = self.entrants
+        if self.finalist is None:
+            entrants[_ENTRYWISE].change /= _LEAD
+        winner = min(self.playing, key=lambda number: entrants[number].change)
+        best = entrants[winner]
+        point = best.theta
+        if self.finalist is not None or winner != _CAREFUL:
             self._close(winner)
-            return point, average
-        self.start, self.finalist = average.clone(), winner
+            return point
+        self.start, self.finalist = point.clone(), winner
         self.turn = self.judges = 0
         self.began, best.change = budget.progress, 0.0
-        return self.start, self.start
+        return self.start
+
+    def _used(self, budget: Budget) -> float:
+        """The part of the present turn that is over."""
+        second = self.finalist is not None
+        if not budget.bounded:
+            return self.steps / _STEPS[second]
+        share = (budget.progress - self.began) / (_SECOND if second else _FIRST)
+        return min(share, self.steps / _LEAST_STEPS)
 
     def _close(self, winner: int) -> None:
         """Go on with this entrant alone; what the others remember is let go."""
         self.winner, self.turn = winner, 0
         empty = self.start.new_empty(0)
         for number, entrant in enumerate(self.entrants):
-            entrant.theta = entrant.average = empty
+            entrant.theta = empty
             if number != winner:
                 entrant.memory.slope = entrant.memory.square = empty
 
@@ -150,7 +160,4 @@ class Trial:
 def new_trial(start: Tensor) -> Trial:
     """A trial whose turns begin at `start`."""
     empty = start.new_empty(0)
-    spectral, entrywise = _RATES
-    kinds = [(False, 0.0), *((True, r) for r in spectral), *((False, r) for r in entrywise)]
-    entrants = [Entrant(NormedMemory(*kind, empty, empty), empty, empty) for kind in kinds]
-    return Trial(start.clone(), entrants)
+    return Trial(start.clone(), [Entrant(NormedMemory(*k, empty, empty), empty) for k in _KINDS])
