@@ -154,3 +154,13 @@ def test_a_right_checksum_over_nothing_is_refused(name, folder):
         path.write_bytes(dump_checked(content))
     with pytest.raises(CheckpointError, match=f"does not hold {name}"):
         run("adam", checkpoint=folder)
+
+
+@pytest.mark.parametrize("value", [None, 1, "a", {}, [], [1]])
+def test_parameters_that_are_no_list_of_names_are_another_run(value, folder):
+    for path in folder.glob("*.json"):
+        content = without_checksum(json.loads(path.read_bytes()))
+        content["about"]["owner"]["parameters"] = value
+        path.write_bytes(dump_checked(content))
+    with pytest.raises(CheckpointError, match="another run: its parameters"):
+        run("adam", checkpoint=folder)
