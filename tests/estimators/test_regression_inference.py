@@ -84,6 +84,30 @@ def test_medians_have_errors_of_quantiles():
     np.testing.assert_allclose(errors(half, "nid"), expected, rtol=0.25)
 
 
+@pytest.mark.parametrize("p", [1, "mse"])
+def test_reweighted_fits_have_the_errors_of_the_rows_they_keep(p):
+    x, y = line(size=1e6)
+    for leverage in (False, True):
+        both = RobustRegressor(p=p, reweight=True, leverage=leverage).fit(x, np.stack([y, y], 1))
+        kept = both.row_weights_ > 0.5
+        assert not kept[:30].any()
+        assert kept[30:].sum() >= 268
+        plain = RobustRegressor(p=p, reweight=False, leverage=False, regularizer=None)
+        expected = errors(plain.fit(x[kept], y[kept]), "sandwich")
+        found = errors(both, "sandwich").reshape(2, -1)
+        np.testing.assert_allclose(found, [expected, expected], rtol=0.01)
+
+
+def test_quantiles_without_an_intercept_have_errors():
+    """Where the intercept is zero, those of the same formula with one."""
+    x, y = line(wrong=0.0)
+    with_one, without = (
+        errors(RobustRegressor(quantile=0.5, fit_intercept=f).fit(x, y - 1.0), formula)
+        for f, formula in ((True, "ker"), (False, "sandwich"))
+    )
+    np.testing.assert_allclose(without, with_one[1:], rtol=0.1)
+
+
 @pytest.mark.parametrize("method", ["split", "cv+"])
 @pytest.mark.parametrize("wrong", [0.0, 0.2])
 def test_intervals_are_wide_where_the_noise_is(method, wrong):

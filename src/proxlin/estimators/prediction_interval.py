@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.special import gammaln
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 from scipy.stats import t as student
 
 from proxlin.errors import InvalidInputError
@@ -38,7 +38,7 @@ _LEAST_SPREAD = 0.1  # of the median misfit
 _TAILS = np.concatenate([[0.0], np.linspace(0.02, 0.6, 16)])  # 1 / degrees of freedom
 _WIDTHS = np.exp(np.linspace(-0.45, 0.25, 36))  # of the Student distribution, over the deviation
 _BLOCK = 256  # new rows at a time
-_BINS = 400  # of misfits in the likelihood
+_BINS = 100  # of misfits in the likelihood
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,22 +201,25 @@ def clean_quantile(scores: Vector, coverage: float) -> float:
     """What the scores >= 0 of a share `coverage` of good rows stay below, wrong rows among them.
 
     With m rows up to 3.5 deviations, of which good ones outnumber those beyond by 1 - f to f as the
-    Student distribution of the rows inside has it, it is the ceil((m + 1) coverage / (1 - f))-th
-    score; where that lies outside, the quantile of the Student distribution itself.
+    Student distribution of the rows inside has it, it is the score of rank (m + 1) coverage /
+    (1 - f), between two ranks that of the line through both; beyond all of them the quantile of
+    the Student distribution itself.
     """
     far = far_from(scores)
     deviation, inside = far / _FAR, np.sort(scores[scores <= far])
-    if (len(inside) + 1) * (1.0 - coverage) < 1.0:
+    fewest = int(np.ceil(coverage / (1.0 - coverage) - 1e-9))
+    if len(inside) < fewest:
         raise InvalidInputError(
-            f"coverage={coverage:g} needs at least {int(np.ceil(1 / (1 - coverage))) - 1} good"
+            f"coverage={coverage:g} needs at least {fewest} good"
             f" rows outside of the fit; got {len(inside)}. Lower it, or fit more rows."
         )
     if deviation == 0:  # most rows are fitted exactly
         return 0.0
-    beyond, tail = _student_tail(inside / deviation, coverage)
-    rank = int(np.ceil((len(inside) + 1) * coverage / (1.0 - beyond)))
+    ring = int((scores <= 2 * far).sum()) - len(inside)
+    beyond, tail = _student_tail(inside / deviation, ring, coverage)
+    rank = (len(inside) + 1) * coverage / (1.0 - beyond)
     if rank <= len(inside):
-        return float(inside[rank - 1])
+        return float(np.interp(rank, np.arange(1, len(inside) + 1), inside))
     return max(float(inside[-1]), tail * deviation)
 
 
@@ -226,10 +229,12 @@ def far_from(scores: Vector) -> float:
     return _FAR * inner_scale(scores, np.ones(len(scores)), start=wide, largest=wide, lost=0.0)
 
 
-def _student_tail(inside: Vector, coverage: float) -> tuple[float, float]:
+def _student_tail(inside: Vector, ring: int, coverage: float) -> tuple[float, float]:
     """How many rows lie beyond 3.5, and the quantile of all: means over tails and widths.
 
-    Each pair counts by the likelihood of the scores, given that they are below 3.5.
+    Each pair counts by the likelihood of the scores, given that they are below 3.5; and of the
+    `ring` rows from 3.5 to 7 none, some or all may be good, so by the probability that chance has
+    at most so many good ones there.
     """
     edges = np.linspace(0.0, _FAR, _BINS + 1)
     counts = np.histogram(inside, edges)[0]
@@ -240,8 +245,12 @@ def _student_tail(inside: Vector, coverage: float) -> tuple[float, float]:
         gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom * np.pi)
         - (freedom + 1) / 2 * np.log1p((middles / widths) ** 2 / freedom) - np.log(widths)
     )  # fmt: skip
-    beyond = 2 * student.sf(_FAR / widths[:, 0], freedom[:, 0])
+    beyond, farther = (
+        2 * student.sf(reach / widths[:, 0], freedom[:, 0]) for reach in (_FAR, 2 * _FAR)
+    )
+    expected = counts.sum() * (beyond - farther) / (1.0 - beyond)  # good rows in the ring
     likelihood = log_density @ counts - counts.sum() * np.log1p(-beyond)
+    likelihood += poisson.logcdf(ring, expected)
     share = np.exp(likelihood - likelihood.max())
     share /= share.sum()
     quantiles = widths[:, 0] * student.ppf(0.5 + coverage / 2, freedom[:, 0])

@@ -60,7 +60,7 @@ class RegressionInference(RegressionLearner):
         """Coefficients with standard errors and intervals, scale, robust R2, rows without weight.
 
         For linear models by the default settings, least squares (`p="mse"`), quantiles, and the
-        median (`p=1, reweight=False`); print it, or take its `frame()`. `errors` names the formula:
+        median (`p=1`); print it, or take its `frame()`. `errors` names the formula:
         "sandwich" holds whatever the spread of the noise does along the features; "H1", "H2", "H3"
         are those of statsmodels' RLM and "w" robustbase's `.vcov.w`; for quantiles "nid" (which the
         sandwich is), "iid" and "ker" are quantreg's, "epa" statsmodels'. "bootstrap" is the fast
@@ -203,9 +203,9 @@ class RegressionInference(RegressionLearner):
             return None
         if self._trust_ is not None:
             return "kept"
-        if self._term not in (None, "auto") or (self._reweighted and self.quantile is None):
+        if self._term not in (None, "auto") or (self.quantile is None and self.alpha_ > 0):
             return None
-        if self.quantile is None and self.p == "mse":
+        if self.quantile is None and self._exponent == "mse":
             return "squares"
         single = len(self._targets_.scale) == 1
         return "quantiles" if self.quantile is not None or self._exponent == 1 or single else None
@@ -251,10 +251,11 @@ class RegressionInference(RegressionLearner):
         design, count = self._design().design, row_counts(weights, len(x))
         residual = y - self._predict(x)
         if self._trust_ is None:
-            freedom = max(1.0, count.sum() - design.shape[1])
-            scales = np.sqrt(np.maximum(count @ residual**2 / freedom, _TINY))
-            pairs = zip(residual.T, scales, strict=True)
-            return [MEstimate(design, column, s, count, np.ones(len(x))) for column, s in pairs]
+            trust = self.row_weights_
+            freedom = max(1.0, count @ trust - design.shape[1])
+            scales = np.sqrt(np.maximum((count * trust) @ residual**2 / freedom, _TINY))
+            used, pairs = np.where(trust > 0, count, 0.0), zip(residual.T, scales, strict=True)
+            return [MEstimate(design, column, s, used, trust) for column, s in pairs]
         columns = zip(residual.T, self._trust_.T, self.scale_, self._squares_, strict=True)
         return [
             MEstimate(design, column, scale, np.where(trust > 0, count, 0.0), trust)
@@ -279,7 +280,9 @@ class RegressionInference(RegressionLearner):
         """The same for quantiles, each of them and its neighbours fitted by the solver."""
         x, y, weights = self._rows("the formula")
         levels = [0.5] if self.quantile is None else quantile_levels(self.quantile)[0]
-        scaled, count = self._design(), row_counts(weights, len(x))
+        scaled, count = self._design(), row_counts(weights, len(x)) * self.row_weights_
+        if formula == "sandwich" and not self.fit_intercept:
+            formula = "ker"  # two neighbouring quantiles through zero cross there
         fitted, errors = self._predict(x), []
         used = count > 0
         design = scaled.design[used]
