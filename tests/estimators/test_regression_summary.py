@@ -65,7 +65,7 @@ def test_what_has_no_errors_or_too_few_rows_is_refused():
     x, y, _ = table()
     with pytest.raises(ValueError, match="summary is for linear models"):
         RobustRegressor(p=1.5).fit(x, np.column_stack([y, x[:, 0] - y])).summary()
-    with pytest.raises(ValueError, match="0.9 needs at least 9 good rows outside of the fit; got"):
+    with pytest.raises(ValueError, match=r"0\.9 needs at least 9 good rows"):
         RobustRegressor().fit(x[30:38], y[30:38]).predict_interval(x)
     model = RobustRegressor().fit(x, y)
     with pytest.raises(ValueError, match="needs at least 999 good rows"):

@@ -30,6 +30,8 @@ def planted(n, features, share, kind, *, seed=0, size=10.0):
         y[bad] += size * rng.normal(size=count)
     elif kind == "clustered":
         y[bad] = 3 * size + rng.normal(size=count)
+    elif kind == "shifted":
+        y[bad] += size
     elif kind == "leverage":
         x[bad] = 10 + 0.5 * rng.normal(size=(count, features))
         y[bad] = x[bad] @ coef + 3 * size + 0.5 * rng.normal(size=count)
@@ -81,6 +83,32 @@ def test_errors_are_near_those_of_the_good_rows_alone(n, features, share, kind, 
 def test_good_rows_do_not_go_with_rows_that_are_far_off(share):
     """All wrong rows are far away, and least squares on the good ones is the best there is."""
     assert ratio(200, 5, share, "scattered", seeds=10, size=1e4) <= 1.03
+
+
+@pytest.mark.parametrize(("n", "features", "size"), [(200, 5, 8.0), (100, 5, 8.0), (70, 6, 12.0)])
+def test_many_wrong_rows_on_one_side_do_not_pass_for_wide_noise(n, features, size):
+    """Two fifths raise the scale of the S-estimate threefold, in which they are near."""
+    assert ratio(n, features, 0.4, "shifted", seeds=10, size=size) <= 1.3
+
+
+def test_powers_of_a_column_are_not_held_for_wrong_features():
+    """Near rows say next to nothing of the ends, where the far rows of a polynomial are."""
+    ratios = []
+    for seed in range(9):
+        rng = np.random.default_rng([3, seed])
+        z = rng.uniform(-1, 1, 80)
+        x, y = z[:, None] ** [1, 2, 3, 4], z**2 + rng.normal(size=80)
+        y[:24] += 10
+        grid = np.linspace(-1, 1, 101)
+        errors = [
+            np.linalg.norm(model.predict(grid[:, None] ** [1, 2, 3, 4]) - grid**2)
+            for model in (
+                RobustRegressor().fit(x, y),
+                RobustRegressor(p="mse", regularizer=None).fit(x[24:], y[24:]),
+            )
+        ]
+        ratios.append(errors[0] / errors[1])
+    assert np.median(ratios) <= 1.1
 
 
 @pytest.mark.parametrize(("n", "features"), [(60, 4), (100, 30), (400, 20), (300, 75)])

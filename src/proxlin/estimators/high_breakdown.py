@@ -8,13 +8,20 @@ squares, rows far off do not count at all, and rows in between by what is known 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as fisher
 
-from proxlin.estimators.robust_scale import EFFICIENT, INNER, Vector, bisquare_weight, m_scale
+from proxlin.estimators.robust_scale import (
+    EFFICIENT,
+    INNER,
+    Vector,
+    bisquare_weight,
+    half_scale,
+    m_scale,
+)
 from proxlin.estimators.row_mixture import RowMixture, surprising
 from proxlin.estimators.s_estimate import (
     RegressionRows,
@@ -27,10 +34,12 @@ EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit 
 
 _STEPS = 100
 _RAISED = 2.0  # times k / n: a rise of the log S-scale that efficiency alone does not cause
+_RARE = 1e-5  # chance of rows so far from the half that a fit has chosen: 1 in 1,000 clean tables
 _ROUNDS = 100  # of weights and fits in turns
 _SETTLED = 1e-6  # change of the weights that ends them
 _LEAST_INFORMATION = 0.2  # of the sum of weights: psi' of few rows may leave nothing
 _UNEXPECTED = 0.01  # share of tables whose good far rows are kept out
+_CONTRADICTED = 0.1  # share of tables of good rows whose near rows are believed against all
 _ADMISSIONS = 2  # times that far rows are asked
 _WIDER = 1.6  # times INNER: up to where far rows that do not fit tell how many do by chance
 _BY_CHANCE = 0.2  # share of the far rows that fit, above which chance may have made them
@@ -69,20 +78,39 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     spread = residual_spread(rows.design, rows.weights * trust, trust)
     worth = worth_of_scale(float(part.weights.sum()), len(coef))
     start = RobustFit(coef, scale, trust, spread, worth)
-    fit, admitted = likely_fit(rows, near, start), near
+    fit, admitted = _narrower(rows, near, start, likely_fit(rows, near, start)), near
     for _ in range(0 if near.all() else _ADMISSIONS):
         distance = distances(rows.residual(fit.coef), fit)
         passed = ~admitted & (distance <= INNER)
         others = ~admitted & ~passed & (distance <= _WIDER * INNER)
         by_chance = float(rows.weights[others].sum()) / (_WIDER - 1.0)
-        if not passed.any() or by_chance > _BY_CHANCE * float(rows.weights[passed].sum()):
+        if not passed.any():
             break
         wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
-        if not _predicted_by_others(rows, passed, fit, wider):
-            break
+        clear = by_chance <= _BY_CHANCE * float(rows.weights[passed].sum())
+        if not clear or not _predicted_by_others(rows, passed, fit, wider):
+            # Of far rows as open as the target itself (powers of a column) near ones tell nothing.
+            if np.median(fit.spread[~admitted]) * fit.scale < m_scale(rows.target, part.weights):
+                break
+            whole = high_breakdown_fit(rows, np.ones_like(near), seed)
+            return whole if _agrees(rows, fit, whole, ~admitted) else fit
         admitted = admitted | passed
         fit = likely_fit(rows, admitted, wider)
     return fit
+
+
+def _agrees(rows: RegressionRows, fit: RobustFit, whole: RobustFit, far: NDArray[np.bool_]) -> bool:
+    """Whether a fit to all rows describes most of the far ones, and no near ones contradict it.
+
+    Where Fisher's F test lets it pass, it differs from that to the near ones by no more than their
+    errors.
+    """
+    if 2.0 * float(rows.weights[far] @ whole.trust[far]) < float(rows.weights[far].sum()):
+        return False
+    mass, k = rows.weights * fit.trust, float(len(fit.coef))
+    lost = [float(mass @ rows.residual(coef) ** 2) for coef in (whole.coef, fit.coef)]
+    ratio = (lost[0] - lost[1]) / (k * fit.scale**2)
+    return bool(ratio <= fisher.ppf(1.0 - _CONTRADICTED, k, max(1.0, fit.freedom)))
 
 
 def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], start: RobustFit) -> RobustFit:
@@ -117,6 +145,23 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], start: RobustF
         if surprising(distance, freedom - 1.0, counts):
             return fit
     return whole
+
+
+def _narrower(
+    rows: RegressionRows, near: NDArray[np.bool_], start: RobustFit, wide: RobustFit
+) -> RobustFit:
+    """The fit from the scale of the smaller half, if chance has no rows as far from it.
+
+    Many wrong rows on one side raise the S-scale until they seem to belong: `wide` keeps them.
+    """
+    part = rows.among(near)
+    half = half_scale(rows.residual(start.coef), part.weights, lost=len(start.coef))
+    if not EXACT < half < start.scale:
+        return wide
+    fit = likely_fit(rows, near, replace(start, scale=half))
+    kept = np.where(wide.trust > 0.5, part.weights, 0.0)
+    distance, freedom = distances(rows.residual(fit.coef), fit), min(start.freedom, fit.freedom)
+    return fit if surprising(distance, freedom - 1.0, kept, _RARE) else wide
 
 
 def distances(residual: Vector, fit: RobustFit) -> Vector:

@@ -92,7 +92,7 @@ def _shrunk(freedom: float) -> float:
     return 0.5 * freedom * ((8.0 * freedom + 1.0) / (8.0 * freedom + 3.0)) ** 2
 
 
-def surprising(distance: Vector, freedom: float, counts: Vector) -> bool:
+def surprising(distance: Vector, freedom: float, counts: Vector, level: float = _SURPRISE) -> bool:
     """Whether chance has good rows as far out as this in fewer than one of twenty tables.
 
     Simes' (1986) test over the rows that one in twenty exceeds, by Student's t.
@@ -101,4 +101,4 @@ def surprising(distance: Vector, freedom: float, counts: Vector) -> bool:
     order = np.argsort(-distance[used], kind="stable")
     share = np.cumsum(counts[used][order]) / float(counts.sum())
     chance = 2.0 * student.sf(distance[used][order], max(1.0, freedom))
-    return bool((chance <= _SURPRISE * np.minimum(share, 1.0)).any())
+    return bool((chance <= level * np.minimum(share, 1.0)).any())

@@ -22,6 +22,7 @@ _SUBSETS = 500  # random subsets of rows, fewer where many coefficients make the
 _FEWEST_SUBSETS = 50  # below which they are not worth their time
 _WORK = 2e9  # multiplications that the random subsets may cost
 _LEFT = ((20, 2), (5, 10), (1, 100))  # candidates that are left, and their steps
+_CONCENTRATIONS = 2  # of random subsets before they are compared
 _SAME = 1e-8  # relative change of a scale that is none
 _BLOCK = 1 << 16  # rows of one product
 _PAIRS = 4e7  # numbers that products of columns may take
@@ -167,7 +168,11 @@ def _least_absolute(rows: RegressionRows) -> Vector:
 
 
 def _subset_starts(rows: RegressionRows, generator: np.random.Generator) -> Vector:
-    """Exact fits to random rows, as many as there are coefficients."""
+    """Exact fits to random rows, as many as there are coefficients, then to the half they fit best.
+
+    Such concentration (Rousseeuw & Van Driessen 2006) takes them where wrong rows have no say, even
+    if so many are wrong that reweighting at their M-scale would not.
+    """
     n, k = rows.design.shape
     count = int(min(_SUBSETS, _WORK / (k**3 + n * k)))
     if k > n or count < _FEWEST_SUBSETS:
@@ -175,4 +180,10 @@ def _subset_starts(rows: RegressionRows, generator: np.random.Generator) -> Vect
     picks = np.stack([generator.choice(n, k, replace=False) for _ in range(count)])
     part = rows.design[picks].transpose(0, 2, 1)
     moments = part @ rows.target[picks][..., None]
-    return _solve(part @ part.transpose(0, 2, 1), moments[..., 0])
+    coefs = _solve(part @ part.transpose(0, 2, 1), moments[..., 0])
+    half = (n + k + 1) // 2
+    for _ in range(_CONCENTRATIONS if count * n * k**2 <= _WORK else 0):
+        size = np.abs(rows.target - coefs @ rows.design.T)
+        inside = size <= np.partition(size, half - 1, axis=1)[:, half - 1 : half]
+        coefs = _solve(*_normal_equations(rows, rows.weights * inside))
+    return coefs
