@@ -97,7 +97,11 @@ def _quiet() -> Iterator[None]:
 
 def export_onnx(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write the fitted estimator as an ONNX model: input `x` (n, features) float64, output `y`."""
-    module = plain_module(estimator).eval()
+    write_onnx(plain_module(estimator), int(estimator.n_features_in_), path)
+
+
+def write_onnx(module: nn.Module, features: int, path: str | os.PathLike[str]) -> None:
+    """Write a module from float64 rows (n, features) to answers (n, outputs) as an ONNX model."""
     try:
         import onnx  # noqa: F401, PLC0415  an extra
         import onnxscript  # noqa: F401, PLC0415
@@ -105,10 +109,10 @@ def export_onnx(estimator: Any, path: str | os.PathLike[str]) -> None:
         raise UnsupportedModuleError(
             "export_onnx needs onnx and onnxscript: pip install 'proxlin[onnx]'."
         ) from missing
-    rows = torch.zeros(2, int(estimator.n_features_in_), dtype=torch.float64)
+    rows = torch.zeros(2, features, dtype=torch.float64)
     with _quiet():
         torch.onnx.export(
-            module,
+            module.eval(),
             (rows,),
             os.fspath(path),
             input_names=["x"],

@@ -17,7 +17,7 @@ KNOTS = 12  # ramps of a column, at most
 STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)  # of the ridge, strong first
 
 _ROWS_A_KNOT = 25
-_STRAIGHT = 3.0  # times the number beside its ramps, so that its slope is charged a ninth
+STRAIGHT = 3.0  # times the number beside its ramps, so that its slope is charged a ninth
 _TAIL = 0.01  # share of the cells beyond the outer quantiles
 _REACH = 1.0  # ranges between the outer quantiles that the last ramps may go beyond them
 _SQUARED = 1.0  # robust deviations up to which the loss of a row is squared
@@ -82,7 +82,7 @@ class Ramps:
             k, last = self.knots[j], first + len(self.knots[j]) - 1
             column = x[:, j, None]
             ramps[:, first:last] = np.clip((column - k[:-1]) / np.diff(k), 0.0, 1.0)
-            ramps[:, last] = _STRAIGHT * np.clip(column[:, 0], k[0], k[-1])
+            ramps[:, last] = STRAIGHT * np.clip(column[:, 0], k[0], k[-1])
         return ramps
 
     def product(self, x: Matrix, coef: Matrix) -> Matrix:

@@ -19,7 +19,7 @@ Content = float | str  # of a cell, for people and files
 
 MISSING = "missing"
 
-_SMALLEST, _LARGEST_LOG = 1e-300, 600.0  # of targets on a log scale
+_SMALLEST, LARGEST_LOG = 1e-300, 600.0  # of targets on a log scale
 _OUTSIDE = 0.1  # of the training range, by which a cell must lie beyond it
 _UNSEEN, _GONE = -1, -2  # instead of the place of a level
 _FARTHEST = 1e6  # scaled numbers beyond it are cut there, so that a net's float32 can square them
@@ -80,7 +80,7 @@ class NumberColumn:
     def plain(self, scaled: Vector) -> Vector:
         """Scaled numbers to plain ones."""
         plain = scaled * self.scale + self.center
-        return np.exp(np.clip(plain, -_LARGEST_LOG, _LARGEST_LOG)) if self.log else plain
+        return np.exp(np.clip(plain, -LARGEST_LOG, LARGEST_LOG)) if self.log else plain
 
     def expected(self, encoded: Vector) -> Content:
         """What the numbers of one row stand for."""

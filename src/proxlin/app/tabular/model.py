@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,6 +111,17 @@ class TableModel:
         """The targets of encoded rows, in their own units."""
         assert not isinstance(self.estimator, RobustAutoencoder)
         return self.encoding.plain_targets(np.asarray(self.estimator.predict(encoded), np.float64))
+
+    def export_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write an ONNX model from encoded rows, those that `read` gives, to `predict`'s answers.
+
+        An autoencoder's answers are the encoded rows as it rebuilds them.
+        """
+        from proxlin.app.tabular.table_module import table_module  # noqa: PLC0415  few need it
+        from proxlin.estimators.onnx import write_onnx  # noqa: PLC0415
+
+        module = table_module(self.estimator, self.encoding.targets, reach=_REACH)
+        write_onnx(module, len(self.encoding.labels), path)
 
     def training_answers(self, encoded: Matrix) -> Matrix:
         """The targets of the rows that it was fitted to, by members that had not seen them."""
