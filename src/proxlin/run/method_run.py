@@ -25,7 +25,7 @@ from proxlin.run.held_out import HeldOut
 from proxlin.run.loop import Loop
 from proxlin.run.result import Callback, Certificate, Result
 
-_EVALUATION_SHARE = 0.1  # of a time budget goes into evaluating the full objective
+_EVALUATION_SHARE = 0.05  # of a time budget goes into evaluating the full objective
 _EVALUATIONS = 20  # of a budget of steps: evaluate after every twentieth of it
 _SAMPLE = 2048  # rows that choose between the candidates at the end
 _PATIENCE = 8  # evaluations without progress that end a run without a budget

@@ -114,6 +114,16 @@ def test_small_budgets_are_not_spent_on_trials():
     assert played(Budget(None, 100), [0.0, -1.0, -1.0, -1.0]) == (1, [])
 
 
+def test_a_run_begun_anew_goes_on_with_careful_steps():
+    trial = new_trial(torch.zeros(3))
+    trial.go_carefully(0.5)
+    assert trial.over
+    assert trial.normed.spectral
+    assert trial.normed.rate == 0.005
+    assert trial.length(Budget(None, 1_000)) == 1
+    assert torch.equal(trial.normed.slope, torch.zeros(3))
+
+
 def net_problem(p=1.0):
     """A net beyond what a dense curvature is for, on a curved truth with wrong targets."""
     generator = torch.Generator().manual_seed(0)

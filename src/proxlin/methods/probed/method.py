@@ -42,6 +42,7 @@ _EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
 _MOST_WORK = 2**36  # multiplications of a spectral step: some seconds of one core
 _NORMED_ROWS = 64, 256  # of a batch of normed steps, at least and at most
+_SHORTER = 0.3  # times the rate of careful steps, where others have ended at a constant output
 _TRACKED = 0.05  # rate of the running average of losses
 _ASTRAY, _NORMED_ASTRAY = 3.0, 10.0  # times the last good loss: the run has gone wrong
 
@@ -151,9 +152,13 @@ class Probed:
             state.go_on_from(trial.start)
 
     def _restart(self, problem: Problem, state: ProbedState) -> None:
-        """Begin anew from the start point with what the generator draws next."""
+        """Begin anew from the start point with other batches, after a trial with careful steps."""
         fresh = self.init(problem, state.start, state.generator)
         fresh.restarts = state.restarts + 1
+        if fresh.trial is not None:
+            # These may stay near a constant output for long before they leave it: no look again.
+            fresh.trial.go_carefully(_SHORTER)
+            fresh.restarts = self.restarts
         for name in (item.name for item in fields(state)):
             setattr(state, name, getattr(fresh, name))
 

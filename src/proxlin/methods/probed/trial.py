@@ -90,6 +90,13 @@ class Trial:
         memory = self.entrants[self.playing[self.turn]].memory
         return memory if memory.rate else None
 
+    def go_carefully(self, factor: float) -> None:
+        """Try nothing: go on with careful steps, shortened by the factor."""
+        memory = self.entrants[_CAREFUL].memory
+        memory.rate *= factor
+        memory.begin(self.start)
+        self._close(_CAREFUL)
+
     def begin_step(self, budget: Budget) -> None:
         """Get ready for a step; the trial is over at once if the budget is too small for it."""
         if self.finalist is None and not self.turn and not self.over:
