@@ -175,6 +175,13 @@ class CellModel:
         """The standard deviation of each cell given its row, in the unit of x."""
         return self.scale / np.sqrt(self.precisions)
 
+    def draw(self, rows: int, rng: np.random.Generator) -> Matrix:
+        """Rows of this Gaussian."""
+        noise = rng.normal(size=(rows, len(self.center))) / np.sqrt(self.floor)
+        along = np.sqrt(self.floor / (self.gain + self.floor)) - 1
+        drawn: Matrix = noise + ((noise @ self.axes) * along) @ self.axes.T
+        return self.center + self.scale * drawn
+
     def surprises(self, x: Matrix) -> Matrix:
         """How many standard deviations each cell is off what the rest of its row lets expect."""
         return self._times((x - self.center) / self.scale) / np.sqrt(self.precisions)

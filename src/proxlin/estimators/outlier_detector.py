@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _CUTOFF = 2.5  # standard deviations of a Gaussian score: 1 in 160 good rows lies beyond
-_GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the table that scores are compared with
+_GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the tables that scores are compared with
 
 
 class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # has no types
@@ -78,7 +77,7 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
         table = self._read(X, reset=True)
         seed = drawn_seed(self.random_state)
         self._oddity, totals = Oddity.fit(table, seed)
-        self.outlier_scale_ = _calibrated(totals, *table.shape)
+        self.outlier_scale_ = _calibrated(self._oddity, totals)
         self.outlier_scores_ = self.outlier_scale_.scores(totals)
         self.offset_ = -_CUTOFF
         if share is not None:
@@ -160,36 +159,38 @@ class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc] 
         return tags
 
 
-def _calibrated(totals: NDArray[np.float64], rows: int, columns: int) -> OutlierScale:
-    """The middle of the totals, and a spread by which Gaussian rows have Gaussian tails."""
-    scale = _scale_from_below(totals)
-    stretch = _gaussian_tail(min(rows, _GAUSSIAN_ROWS), min(columns, _GAUSSIAN_COLUMNS))
-    return OutlierScale(scale.center, scale.spread * stretch, _CUTOFF)
+def _calibrated(oddity: Oddity, totals: NDArray[np.float64]) -> OutlierScale:
+    """The middle of the totals, and a spread by which Gaussian rows have Gaussian tails.
 
-
-def _scale_from_below(totals: NDArray[np.float64]) -> OutlierScale:
-    """Median and a deviation below it, of the rows that their own cut-off does not flag.
-
-    Outliers lie above: they move the median up to where the upper half of the good rows is, and
-    with it the deviation, until they are flagged and left out, a round after the other.
+    They are drawn with the covariance of the bulk: rows on a line have other tails than a ball.
     """
-    kept = np.sort(totals)
+    rng = np.random.default_rng(0)
+    rows = min(len(totals), _GAUSSIAN_ROWS)
+    scores = []
+    for _ in range(-(-_GAUSSIAN_ROWS // rows)):
+        table = oddity.cells.draw(rows, rng)[:, :_GAUSSIAN_COLUMNS]
+        usual = Oddity.fit(table, 0)[1]
+        scores.append(_scale_from_below(usual).scores(usual))
+    tail = np.percentile(np.concatenate(scores), 97.5)
+    return _scale_from_below(totals, max(float(tail / norm.isf(0.025)), 1.0))
+
+
+def _scale_from_below(totals: NDArray[np.float64], stretch: float = 1.0) -> OutlierScale:
+    """Median and deviation of the least odd rows that their own cut-off does not extend.
+
+    They begin as the lower half and grow by what lies within the cut-off. A long upper half of good
+    rows is followed to its end; outliers beyond a gap are never reached.
+    """
+    ordered = np.sort(totals)
+    count = (len(ordered) + 1) // 2
     while True:
-        center, below = np.percentile(kept, (50, ONE_BELOW))
-        scale = OutlierScale(center, max(center - below, 1e-9), _CUTOFF)
-        count = max(len(totals) // 2, int((kept <= scale.limit).sum()))
-        if count >= len(kept):
+        low, center, high = np.percentile(ordered[:count], (ONE_BELOW, 50, 100 - ONE_BELOW))
+        spread = stretch * max(center - low, high - center, 1e-9)
+        scale = OutlierScale(center, spread, _CUTOFF)
+        within = int((ordered <= scale.limit).sum())
+        if within <= count:
             return scale
-        kept = kept[:count]
-
-
-@lru_cache(maxsize=256)
-def _gaussian_tail(rows: int, columns: int) -> float:
-    """How much heavier the upper tail of the scores of a Gaussian table is than a Gaussian's."""
-    table = np.random.default_rng(0).normal(size=(rows, columns))
-    totals = Oddity.fit(table, 0)[1]
-    tail = np.percentile(_scale_from_below(totals).scores(totals), 97.5)
-    return float(max(tail, 0.5) / norm.isf(0.025))
+        count = within
 
 
 def _true_share(

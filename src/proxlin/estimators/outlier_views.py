@@ -1,16 +1,14 @@
-"""What makes a row odd, each as a number >= 0 that grows: its place, its neighbours, its tails.
+"""What makes a row odd, each as a number >= 0 that grows: its place, and how empty it is around it.
 
-Columns are looked at twice: scaled and clipped, so that no cell counts for more than a few standard
-deviations, and as normal scores of their ranks, which no monotone change of a column moves.
+Columns are scaled and clipped, so that no cell counts for more than a few standard deviations.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from sklearn.neighbors import NearestNeighbors
 
 from proxlin.estimators.bulk import NORMAL_IQR, BulkDistance, CellModel, Matrix, Vector
@@ -23,20 +21,9 @@ _COMPONENTS = (10, 20, 40)  # of the distances: a row may be odd in smaller comp
 _ROWS_PER_COMPONENT = 10  # which more than the first number of components needs
 _REFERENCE = 5_000  # rows among which neighbours are looked for
 _LEAST_NEIGHBOURS = 5
-_LEAST_BINS = 5
 _FLOOR = 1e-3  # of the median: oddities below it count as it, on the log scale
 _LOWEST = -3.0  # robust standard deviations: no row is more usual than that
 _HIGH = 5.0  # beyond which a kind grows slowly, so that none decides alone
-
-# Neighbours see most kinds of outliers, in tables of several groups too; ranks lose how far.
-_WEIGHTS = {
-    "distance": 1.0,
-    "rank distance": 0.5,
-    "neighbours": 2.0,
-    "cells": 0.5,
-    "tails": 0.5,
-    "rarity": 0.5,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,88 +68,6 @@ def _bounded_moments(values: Vector) -> tuple[float, float]:
     scale = float(bounded.std())
     usable = scale > max(1e-12 * abs(middle), np.finfo(np.float32).tiny)
     return float(middle + bounded.mean()), scale if usable else 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class NormalScores:
-    """Phi^-1 of a cell's rank among the training cells of its column, standardised."""
-
-    ordered: Matrix  # (n, columns) each column sorted
-    longer: NDArray[np.bool_]  # (columns,) whether the upper tail is the longer one
-    center: Vector  # (columns,) of the scores
-    scale: Vector
-
-    @classmethod
-    def fit(cls, z: Matrix) -> NormalScores:
-        """Sort the columns of the training rows."""
-        moved = _clipped(z) - _clipped(z).mean(axis=0)
-        longer = (moved**3).mean(axis=0) >= 0
-        plain = cls(np.sort(z, axis=0), longer, np.zeros(z.shape[1]), np.ones(z.shape[1]))
-        scores = plain.apply(z)
-        center, scale = scores.mean(axis=0), scores.std(axis=0)
-        return replace(plain, center=center, scale=np.where(scale > 1e-9, scale, 1.0))
-
-    def apply(self, z: Matrix) -> Matrix:
-        """The standardised scores of rows, seen or unseen."""
-        scores: Matrix = (ndtri(self.ranks(z)) - self.center) / self.scale
-        return scores
-
-    def ranks(self, z: Matrix) -> Matrix:
-        """Mid-ranks in (0, 1)."""
-        n = len(self.ordered)
-        ranks = np.empty_like(z)
-        for j, column in enumerate(self.ordered.T):
-            below = np.searchsorted(column, z[:, j], side="left")
-            up_to = np.searchsorted(column, z[:, j], side="right")
-            ranks[:, j] = (below + up_to) / (2 * n)
-        return np.clip(ranks, 0.5 / n, 1 - 0.5 / n)
-
-    def tails(self, z: Matrix) -> Vector:
-        """- sum_j log P(a training cell lies as far out as this one), one side of each column.
-
-        The largest of the sums over lower tails, upper tails, and the longer one of each column
-        (Li et al. 2022): what makes rows odd is often on the same side.
-        """
-        n = len(self.ordered)
-        sums = np.zeros((3, len(z)))
-        for j, column in enumerate(self.ordered.T):
-            up_to = np.searchsorted(column, z[:, j], side="right")
-            beyond = n - np.searchsorted(column, z[:, j], side="left")
-            lower, upper = (-np.log(np.maximum(count, 1) / n) for count in (up_to, beyond))
-            sums += lower, upper, upper if self.longer[j] else lower
-        most: Vector = sums.max(axis=0)
-        return most
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnDensity:
-    """How rare the values of a row are, each in its column: histograms, or counts of values."""
-
-    edges: tuple[Vector, ...]  # of each column, inner ones
-    rarities: tuple[Vector, ...]  # log of the highest count over that of each bin
-
-    @classmethod
-    def fit(cls, z: Matrix) -> ColumnDensity:
-        """About the square root of n bins, or the values themselves where they are fewer."""
-        bins = max(_LEAST_BINS, round(np.sqrt(len(z)) / 1.5))
-        edges, rarities = [], []
-        for column in z.T:
-            values, counts = np.unique(column, return_counts=True)
-            inner, heights = (values[1:] + values[:-1]) / 2, counts.astype(np.float64)
-            if len(values) > bins:
-                inner = np.linspace(values[0], values[-1], bins + 1)[1:-1]
-                counts = np.bincount(np.searchsorted(inner, column), minlength=bins)
-                heights = np.convolve(counts, (0.25, 0.5, 0.25), mode="same")
-            edges.append(inner)
-            rarities.append(np.log(heights.max() / np.maximum(heights, 0.5)))
-        return cls(tuple(edges), tuple(rarities))
-
-    def rarity(self, z: Matrix) -> Vector:
-        """The sum over the columns."""
-        total = np.zeros(len(z))
-        for column, inner, rarity in zip(z.T, self.edges, self.rarities, strict=True):
-            total += rarity[np.searchsorted(inner, column)]
-        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,14 +134,12 @@ class LogScale:
 
 @dataclass(frozen=True, eq=False)
 class Oddity:
-    """The oddity of rows: a weighted mean of its kinds on their robust log scales."""
+    """The oddity of rows: the mean of its kinds on their robust log scales."""
 
     scaling: BoundedScaling
     cells: CellModel
-    scores: NormalScores
-    density: ColumnDensity
+    graded: NDArray[np.intp]  # the columns that a Gaussian may describe
     distances: tuple[BulkDistance, ...]  # by more and more components
-    rank_distance: BulkDistance
     neighbourhood: Neighbourhood
     scales: dict[str, LogScale]
 
@@ -250,57 +153,50 @@ class Oddity:
         scaling = BoundedScaling.fit(x)
         missing = np.isnan(x)
         z = np.where(missing, 0.0, scaling.apply(x))
-        bulk = _bulk(cls._around(z, scaling, None, seed)[1])
+        fitted, totals = cls._around(z, scaling, seed)
         if missing.any():
-            z = _filled(CellModel.fit(_clipped(z[bulk])), scaling.apply(x))
-            bulk = _bulk(cls._around(z, scaling, None, seed)[1])
-        fitted, kinds = cls._around(z, scaling, bulk, seed)
-        # Missing cells are read by the final model, as those of new rows are.
-        return fitted, fitted.totals(x) if missing.any() else _total(kinds)
+            fitted, _ = cls._around(_filled(fitted.cells, scaling.apply(x)), scaling, seed)
+            totals = fitted.totals(x)  # missing cells are read as those of new rows are
+        return fitted, totals
 
     @classmethod
-    def _around(
-        cls, z: Matrix, scaling: BoundedScaling, bulk: NDArray[np.intp] | None, seed: int
-    ) -> tuple[Oddity, dict[str, Vector]]:
+    def _around(cls, z: Matrix, scaling: BoundedScaling, seed: int) -> tuple[Oddity, Vector]:
         plain = _clipped(z)
-        inside = plain if bulk is None else plain[bulk]
-        scores = NormalScores.fit(z)
-        fitted = cls(
-            scaling,
-            CellModel.fit(inside),
-            scores,
-            ColumnDensity.fit(plain),
-            tuple(BulkDistance.fit(plain, k, _SHARE, seed) for k in _component_counts(plain)),
-            BulkDistance.fit(scores.apply(z), _COMPONENTS[0], _SHARE, seed),
-            Neighbourhood.fit(inside, seed),
-            {},
+        graded = _graded(plain)
+        gaussian = plain[:, graded]
+        distances = tuple(
+            BulkDistance.fit(gaussian, count, _SHARE, seed) for count in _component_counts(gaussian)
         )
-        kinds = fitted._kinds(z)
-        fitted.scales.update({kind: LogScale.fit(values) for kind, values in kinds.items()})
-        return fitted, fitted._scaled(kinds)
+        far = _distance(distances, gaussian)
+        bulk = _bulk([far, Neighbourhood.fit(plain, seed).distances(plain)])
+        neighbourhood = Neighbourhood.fit(plain[bulk], seed)
+        kinds = {"distance": far, "neighbours": neighbourhood.distances(plain)}
+        scales = {kind: LogScale.fit(values) for kind, values in kinds.items()}
+        cells = CellModel.fit(plain[bulk])
+        fitted = cls(scaling, cells, graded, distances, neighbourhood, scales)
+        return fitted, fitted._total(kinds)
 
-    def _kinds(self, z: Matrix) -> dict[str, Vector]:
-        plain = _clipped(z)
-        surprise = self.cells.surprises(plain)
+    def kinds(self, x: Matrix) -> dict[str, Vector]:
+        """Each kind of oddity of the rows x, in robust standard deviations of its logarithm."""
+        return self._scaled(self._kinds(x))
+
+    def totals(self, x: Matrix) -> Vector:
+        """The oddity of each row."""
+        return self._total(self._kinds(x))
+
+    def _kinds(self, x: Matrix) -> dict[str, Vector]:
+        plain = _clipped(_filled(self.cells, self.scaling.apply(x)))
         return {
-            "distance": _geometric_mean([d.distances(plain) for d in self.distances]),
-            "rank distance": self.rank_distance.distances(self.scores.apply(z)),
+            "distance": _distance(self.distances, plain[:, self.graded]),
             "neighbours": self.neighbourhood.distances(plain),
-            "cells": np.sqrt((surprise**2).mean(1)),
-            "tails": self.scores.tails(z),
-            "rarity": self.density.rarity(plain),
         }
 
     def _scaled(self, kinds: dict[str, Vector]) -> dict[str, Vector]:
         return {kind: self.scales[kind].apply(values) for kind, values in kinds.items()}
 
-    def kinds(self, x: Matrix) -> dict[str, Vector]:
-        """Each kind of oddity of the rows x, in robust standard deviations of its logarithm."""
-        return self._scaled(self._kinds(self._read(x)))
-
-    def totals(self, x: Matrix) -> Vector:
-        """The oddity of each row."""
-        return _total(self.kinds(x))
+    def _total(self, kinds: dict[str, Vector]) -> Vector:
+        mean: Vector = np.mean(list(self._scaled(kinds).values()), axis=0)
+        return mean
 
     def expected(self, x: Matrix) -> Matrix:
         """What each cell should be, given its row."""
@@ -312,19 +208,21 @@ class Oddity:
         away = (x - self.expected(x)) / self.scaling.scale
         return np.where(np.isnan(x), 0.0, away / self.cells.spreads)
 
-    def _read(self, x: Matrix) -> Matrix:
-        return _filled(self.cells, self.scaling.apply(x))
 
-
-def _total(kinds: dict[str, Vector]) -> Vector:
-    total: Vector = sum(_WEIGHTS[kind] * kinds[kind] for kind in kinds)  # type: ignore
-    return total / sum(_WEIGHTS.values())
-
-
-def _bulk(kinds: dict[str, Vector]) -> NDArray[np.intp]:
+def _bulk(kinds: list[Vector]) -> NDArray[np.intp]:
     # A crowd is no merit here: wrong rows that agree with each other must not vouch for it.
-    total = _total({kind: np.maximum(values, 0.0) for kind, values in kinds.items()})
-    return np.sort(np.argsort(total, kind="stable")[: max(2, round(_SHARE * len(total)))])
+    total = sum(np.maximum(LogScale.fit(values).apply(values), 0.0) for values in kinds)
+    return np.sort(np.argsort(total, kind="stable")[: max(2, round(_SHARE * len(kinds[0])))])
+
+
+def _graded(z: Matrix) -> NDArray[np.intp]:
+    """The columns of more than two values, if they are two at least; otherwise all.
+
+    To a Gaussian the rarer of two values is an outlier, whoever has it.
+    """
+    others = [column[column != column[0]] for column in z.T]
+    graded = np.flatnonzero([bool((other != other[:1]).any()) for other in others])
+    return graded if len(graded) >= 2 else np.arange(z.shape[1])
 
 
 def _component_counts(z: Matrix) -> list[int]:
@@ -334,8 +232,9 @@ def _component_counts(z: Matrix) -> list[int]:
     return [first, *(min(count, most) for count in more if most > count // 2)]
 
 
-def _geometric_mean(values: list[Vector]) -> Vector:
-    logs = [np.log(np.maximum(v, max(_FLOOR * float(np.median(v)), 1e-12))) for v in values]
+def _distance(distances: tuple[BulkDistance, ...], z: Matrix) -> Vector:
+    """The geometric mean of the distances by more and more components."""
+    logs = [np.log(np.maximum(distance.distances(z), 1e-12)) for distance in distances]
     mean: Vector = np.exp(np.mean(logs, axis=0))
     return mean
 
