@@ -8,7 +8,7 @@ ones, so many rows are drawn. Rivals see standardised columns and keep their def
 fails or takes longer than `--limit` seconds counts like chance. Seeds are those of the detectors:
 one that does not draw anything is run once. Runs are saved one by one, and a call goes on where the
 last one ended; `--renew NAME` runs a detector again. Printed and saved: mean area under the ROC
-curve, average precision, mean rank by each, and processor seconds.
+curve, average precision, mean rank by each, processor seconds, and where some rival is ahead.
 """
 
 from __future__ import annotations
@@ -169,8 +169,11 @@ def main() -> None:
     )
     frame = summary(runs)
     print(frame.round(3).to_string())
+    behind = ""
     if len(arguments.detectors) > 1 and OURS in arguments.detectors:
-        print(losses(runs).round(3).to_string())
+        behind = "\nSome rival is ahead by more than 0.01 of the area on\n\n"
+        behind += markdown(losses(runs), "table")
+        print(behind)
     notes = runs[runs.note != ""][["table", "detector", "note"]].drop_duplicates()
     if len(notes):
         print(notes.to_string(index=False))
@@ -178,7 +181,7 @@ def main() -> None:
     head = (
         f"At most {arguments.rows:,} rows; up to {arguments.seeds} seeds of random detectors.\n\n"
     )
-    (arguments.out / "detection.md").write_text(head + markdown(frame, "detector"))
+    (arguments.out / "detection.md").write_text(head + markdown(frame, "detector") + behind)
 
 
 if __name__ == "__main__":

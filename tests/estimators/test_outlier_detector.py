@@ -50,7 +50,7 @@ def test_gaussian_rows_are_flagged_about_as_rarely_as_said(shape: tuple[int, int
     shares = [
         RobustOutlierDetector().fit(rng.normal(size=shape)).outliers_.mean() for _ in range(3)
     ]
-    assert np.mean(shares) < 0.02
+    assert np.mean(shares) < 0.03
 
 
 @pytest.mark.parametrize("columns", [5, 20])

@@ -23,25 +23,24 @@ from proxlin.estimators.tables import Array, check_squares, read_table
 if TYPE_CHECKING:
     from typing import Self
 
-_CUTOFF = 2.5  # standard deviations of a Gaussian score: 1 in 160 good rows lies beyond
+_CUTOFF = 2.25  # standard deviations of a Gaussian score: 1 in 80 good rows lies beyond
+_REACH = 2.5  # standard deviations within which rows have a say in their own scale
 _GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the tables that scores are compared with
 
 
 class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # has no types
-    """Score rows without labels: by their place, their neighbours, their cells and their tails.
+    """Score rows without labels: by how far out they lie, and how empty it is around them.
 
-    Six kinds of oddity are measured, each against what three quarters of the rows agree on, and
-    added on robust logarithmic scales: the Mahalanobis distance of the leading principal scores
-    (minimum covariance determinant) of clipped columns and of their normal scores, the distance to
-    the nearest rows of the bulk, how badly each cell is explained by the others of its row, and how
-    far out and how rare each cell is in its column. NaN marks a missing cell, filled by what its
-    row predicts.
+    Two kinds of oddity are measured against what three quarters of the rows agree on, and averaged
+    on robust logarithmic scales: the Mahalanobis distance of the leading principal scores (minimum
+    covariance determinant) of the columns with more than two values, and the mean distance to the
+    nearest rows of the bulk. NaN marks a missing cell, filled by what its row predicts.
 
     Parameters
     ----------
     contamination
         Share of outliers among the training rows, in (0, 0.5], which sets the cut-off; "auto" cuts
-        2.5 robust standard deviations above the middle of the scores of rows that it leaves inside.
+        2.25 robust standard deviations above the middle, so that 1 in 80 Gaussian rows is flagged.
     random_state
         Seed of the rows that are drawn where there are more than 5,000.
 
@@ -172,24 +171,23 @@ def _calibrated(oddity: Oddity, totals: NDArray[np.float64]) -> OutlierScale:
         usual = Oddity.fit(table, 0)[1]
         scores.append(_scale_from_below(usual).scores(usual))
     tail = np.percentile(np.concatenate(scores), 97.5)
-    return _scale_from_below(totals, max(float(tail / norm.isf(0.025)), 1.0))
+    return _scale_from_below(totals, float(tail / norm.isf(0.025)))
 
 
 def _scale_from_below(totals: NDArray[np.float64], stretch: float = 1.0) -> OutlierScale:
-    """Median and deviation of the least odd rows that their own cut-off does not extend.
+    """Median and deviation of the least odd rows that have no others within reach.
 
-    They begin as the lower half and grow by what lies within the cut-off. A long upper half of good
-    rows is followed to its end; outliers beyond a gap are never reached.
+    They begin as the lower half and grow by what lies within reach of them. A long upper half of
+    good rows is followed to its end; outliers beyond a gap are never reached.
     """
     ordered = np.sort(totals)
     count = (len(ordered) + 1) // 2
     while True:
         low, center, high = np.percentile(ordered[:count], (ONE_BELOW, 50, 100 - ONE_BELOW))
-        spread = stretch * max(center - low, high - center, 1e-9)
-        scale = OutlierScale(center, spread, _CUTOFF)
-        within = int((ordered <= scale.limit).sum())
+        spread = max(center - low, high - center, 1e-9)
+        within = int((ordered <= center + _REACH * max(stretch, 1.0) * spread).sum())
         if within <= count:
-            return scale
+            return OutlierScale(center, stretch * spread, _CUTOFF)
         count = within
 
 
