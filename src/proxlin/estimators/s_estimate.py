@@ -25,7 +25,7 @@ _LEFT = ((20, 2), (5, 10), (1, 100))  # candidates that are left, and their step
 _CONCENTRATIONS = 2  # of random subsets before they are compared
 _SAME = 1e-8  # relative change of a scale that is none
 _BLOCK = 1 << 16  # rows of one product
-_PAIRS = 4e7  # numbers that products of columns may take
+_FEW_COLUMNS, _MANY_WEIGHTS = 20, 5  # with which all products of columns at once are faster
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ def _improved(
 def _normal_equations(rows: RegressionRows, weights: Vector) -> tuple[Vector, Vector]:
     """A^T W A and A^T W y for several sets of weights."""
     a, k = rows.design, rows.design.shape[1]
-    if k * k * len(a) <= _PAIRS:
+    if k <= _FEW_COLUMNS and len(weights) > _MANY_WEIGHTS:
         pairs = (a[:, :, None] * a[:, None, :]).reshape(len(a), k * k)
         return (weights @ pairs).reshape(-1, k, k), weights @ (a * rows.target[:, None])
     systems = [gram_and_moment(a, rows.target, row) for row in weights]
