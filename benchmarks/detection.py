@@ -32,7 +32,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.runs import Runs, markdown
-from proxlin.estimators.outlier_detector import RobustOutlierDetector
+from proxlin.estimators.detection.outlier_detector import RobustOutlierDetector
 
 OURS = "RobustOutlierDetector"
 RIVALS = {  # class in PyOD: (module, whether it takes a seed)

@@ -47,11 +47,11 @@ def test_a_newcomer_need_not_read_more_than_a_few_rooms() -> None:
     [
         ("trust_region", "methods/probed"),
         ("duality_gap", "exact/linear"),
-        ("dates", "app/tabular"),
+        ("dates", "app/tabular/reading"),
         ("folder", "run/checkpoint"),
-        ("s_estimate", "estimators"),
-        ("prediction_interval", "estimators"),
-        ("outlier_views", "estimators"),
+        ("s_estimate", "estimators/regression"),
+        ("prediction_interval", "estimators/inference"),
+        ("outlier_views", "estimators/detection"),
     ],
 )
 def test_the_tree_alone_tells_where_an_idea_lives(idea: str, room: str) -> None:
@@ -122,6 +122,19 @@ def test_imports_point_to_lower_layers(path: Path) -> None:
     allowed = set(LAYERS[: LAYERS.index(layer) + 1])
     wrong = imported_layers(path.read_text()) - allowed
     assert not wrong, f"{layer} stands below {sorted(wrong)} and must not import them"
+
+
+FOLDERS = [name.rstrip("/") for name, _ in tree() if "/" in name.rstrip("/")]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folders_of_a_room_import_those_above_them(folder: str) -> None:
+    siblings = [other for other in FOLDERS if Path(other).parent == Path(folder).parent]
+    below = siblings[siblings.index(folder) + 1 :]
+    for path in (ROOT / folder).rglob("*.py"):
+        source = path.read_text()
+        wrong = [other for other in below if f"proxlin.{other.replace('/', '.')}" in source]
+        assert not wrong, f"{path.name} must not import {wrong}"
 
 
 @pytest.mark.parametrize(

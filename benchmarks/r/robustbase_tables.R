@@ -1,6 +1,6 @@
 # Fits every regression table that robustbase ships, and writes the tables and R's answers as CSV.
 #
-#     Rscript benchmarks/r/robustbase_tables.R tests/estimators/robustbase
+#     Rscript benchmarks/r/robustbase_tables.R tests/estimators/regression/robustbase
 #
 # tables.csv holds one line a row: table, row, y, x1, x2, ... (the columns of R's model matrix without
 # the intercept). answers.csv holds one line a number: table, method, kind, index, value, where kind is

@@ -1,6 +1,6 @@
 # Robust principal components of rrcov and robustbase on their own tables and on planted ones.
 #
-#     Rscript benchmarks/r/rrcov_tables.R tests/estimators/rrcov
+#     Rscript benchmarks/r/rrcov_tables.R tests/estimators/low_rank/rrcov
 #
 # One CSV file a table, columns divided by their MAD; answers.csv holds one line a number: table,
 # method, kind, i, j, value, where kind is "loading" (axis i, column j), "variance" (axis i) or "flag"

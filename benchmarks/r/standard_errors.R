@@ -1,6 +1,6 @@
 # Standard errors of robustbase's and quantreg's fits, with all that is needed to compute them again.
 #
-#     Rscript benchmarks/r/standard_errors.R tests/estimators/r_errors
+#     Rscript benchmarks/r/standard_errors.R tests/estimators/inference/r_errors
 #
 # rows.csv: table, row, y, x1, x2, ... (columns of R's model matrix without the intercept).
 # answers.csv: table, method, kind, index, value. Methods: MM (lmrob, its .vcov.avar1 as "avar1", its

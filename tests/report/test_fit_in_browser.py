@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table
-from proxlin.app.tabular.fit_report import fit_report
-from proxlin.app.tabular.fit_summary import FitSummary
+from proxlin.app.tabular.reporting.fit_report import fit_report
+from proxlin.app.tabular.reporting.fit_summary import FitSummary
 from tests.app.tabular.houses import houses
 
 PICTURES = "() => document.querySelectorAll('figure.picture svg').length"

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.autoencoder import RobustAutoencoder
-from proxlin.estimators.autoencoder_nets import RowForm, build_net
-from proxlin.estimators.coding import Coding
-from proxlin.estimators.net_fit import build_module
-from proxlin.estimators.prediction_interval import Calibration
-from proxlin.estimators.regressor import RobustRegressor
+from proxlin.estimators.inference.prediction_interval import Calibration
+from proxlin.estimators.low_rank.autoencoder import RobustAutoencoder
+from proxlin.estimators.low_rank.autoencoder_nets import RowForm, build_net
+from proxlin.estimators.low_rank.coding import Coding
+from proxlin.estimators.regression.net_fit import build_module
+from proxlin.estimators.regression.regressor import RobustRegressor
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
 from proxlin.methods.contract import Status

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from proxlin.app.tabular import model_folder
+from proxlin.app.tabular.storage import model_folder
 
 
 def overwrite_until_killed(folder, steps):

@@ -16,10 +16,10 @@ from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.session import Interrupts, leads
 from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import FitSettings, fit_table, read_table_file
-from proxlin.app.tabular.fit_report import fit_report, lead
-from proxlin.app.tabular.fit_summary import FitSummary
 from proxlin.app.tabular.fitting import Fitted
-from proxlin.app.tabular.model_folder import check_destination, write_folder
+from proxlin.app.tabular.reporting.fit_report import fit_report, lead
+from proxlin.app.tabular.reporting.fit_summary import FitSummary
+from proxlin.app.tabular.storage.model_folder import check_destination, write_folder
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods.contract import Status
 from proxlin.problem.loss import Exponent

@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from proxlin.app.cli.terminal import console, printable, say
-from proxlin.app.tabular.write import as_csv, as_file
+from proxlin.app.tabular.reading.write import as_csv, as_file
 from proxlin.errors import InvalidInputError
 from proxlin.report import Field, Figures, Table
 from proxlin.report.table import numeric_columns, plain

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.column_kinds import find_identifiers, learn_features
-from proxlin.app.tabular.columns import Content, Matrix, NumberColumn, Vector
-from proxlin.app.tabular.csv_file import RawTable
-from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.fit_drawings import score_drawing
-from proxlin.app.tabular.fit_report import remarks_section
 from proxlin.app.tabular.model import Judgement, Misfit, OddCell
-from proxlin.app.tabular.numbers import read_numbers
+from proxlin.app.tabular.reading.column_kinds import find_identifiers, learn_features
+from proxlin.app.tabular.reading.columns import Content, Matrix, NumberColumn, Vector
+from proxlin.app.tabular.reading.csv_file import RawTable
+from proxlin.app.tabular.reading.encoding import TableEncoding
+from proxlin.app.tabular.reading.numbers import read_numbers
+from proxlin.app.tabular.reporting.fit_drawings import score_drawing
+from proxlin.app.tabular.reporting.fit_report import remarks_section
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustOutlierDetector
 from proxlin.report.figure_text import show_figure

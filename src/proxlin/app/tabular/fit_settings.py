@@ -13,7 +13,7 @@ from proxlin._checks import (
     check_positive,
     check_share,
 )
-from proxlin.app.tabular.table_regressor import FAMILIES
+from proxlin.app.tabular.families.table_regressor import FAMILIES
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.base import REGULARIZERS

@@ -12,22 +12,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin._checks import nearest
-from proxlin.app.tabular.column_kinds import (
+from proxlin.app.tabular.families.family_search import fit_families
+from proxlin.app.tabular.families.folds import MOST_ROWS
+from proxlin.app.tabular.families.table_regressor import TableRegressor
+from proxlin.app.tabular.families.target_scale import choose_target_scales
+from proxlin.app.tabular.fit_settings import FEW_ROWS, FitSettings
+from proxlin.app.tabular.model import TableModel, bounded
+from proxlin.app.tabular.reading.column_kinds import (
     find_identifiers,
     learn_features,
     learn_target,
     robust_scaling,
     scale_target,
 )
-from proxlin.app.tabular.columns import Matrix, NumberColumn
-from proxlin.app.tabular.csv_file import RawTable
-from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.family_search import fit_families
-from proxlin.app.tabular.fit_settings import FEW_ROWS, FitSettings
-from proxlin.app.tabular.folds import MOST_ROWS
-from proxlin.app.tabular.model import TableModel, bounded
-from proxlin.app.tabular.table_regressor import TableRegressor
-from proxlin.app.tabular.target_scale import choose_target_scales
+from proxlin.app.tabular.reading.columns import Matrix, NumberColumn
+from proxlin.app.tabular.reading.csv_file import RawTable
+from proxlin.app.tabular.reading.encoding import TableEncoding
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.estimator_state import estimator_state, restore_estimator
 from proxlin.run.result import Callback

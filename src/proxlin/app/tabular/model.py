@@ -12,10 +12,10 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.columns import Content, Matrix, Vector
-from proxlin.app.tabular.csv_file import RawTable
-from proxlin.app.tabular.encoding import TableEncoding
-from proxlin.app.tabular.table_regressor import TableRegressor
+from proxlin.app.tabular.families.table_regressor import TableRegressor
+from proxlin.app.tabular.reading.columns import Content, Matrix, Vector
+from proxlin.app.tabular.reading.csv_file import RawTable
+from proxlin.app.tabular.reading.encoding import TableEncoding
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.estimator_state import Saveable

@@ -8,18 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proxlin.app.tabular.additive import STRAIGHT, AdditiveModel, Ramps
-from proxlin.app.tabular.columns import LARGEST_LOG, NumberColumn
-from proxlin.app.tabular.forest import Forest
-from proxlin.app.tabular.kernel import KernelSurface
-from proxlin.app.tabular.table_regressor import (
+from proxlin.app.tabular.families.additive import STRAIGHT, AdditiveModel, Ramps
+from proxlin.app.tabular.families.forest import Forest
+from proxlin.app.tabular.families.kernel import KernelSurface
+from proxlin.app.tabular.families.table_regressor import (
     CorrectedMember,
     ForestMember,
     Member,
     NetMember,
     TableRegressor,
 )
-from proxlin.app.tabular.trees import BoostedTrees
+from proxlin.app.tabular.families.trees import BoostedTrees
+from proxlin.app.tabular.reading.columns import LARGEST_LOG, NumberColumn
 from proxlin.estimators import RobustAutoencoder
 from proxlin.estimators.estimator_state import Saveable
 from proxlin.estimators.onnx import plain_module

@@ -1,0 +1,1 @@
+"""The models that are tried on a table, and the held-out rows that choose."""

@@ -1,0 +1,306 @@
+"""fit_families: models of every family on folds of the rows; held-out rows choose the average."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
+from proxlin.app.tabular.families.folds import FoldedTable, Units, strongest_columns, usual_ranges
+from proxlin.app.tabular.families.forest import Forest
+from proxlin.app.tabular.families.jury import Jury, averaging_weights
+from proxlin.app.tabular.families.kernel import KernelSurface
+from proxlin.app.tabular.families.shrinkage import STRAIGHT, Shrinkage, ShrinkageSearch
+from proxlin.app.tabular.families.table_regressor import (
+    FAMILIES,
+    QUANTILES,
+    CorrectedMember,
+    Correction,
+    FamilyFigures,
+    ForestMember,
+    Member,
+    NetMember,
+    TableRegressor,
+    average,
+    mean_prediction,
+    tree_columns,
+)
+from proxlin.app.tabular.families.trees import BoostedTrees, Part
+from proxlin.app.tabular.reading.columns import ColumnRoles, Indices, Matrix
+from proxlin.estimators import RobustRegressor
+from proxlin.estimators.scores import OutlierScale
+
+_FARTHEST = 1e8  # scaled targets beyond it are cut there, so that they can be squared
+_MOST_CURVED = 150  # encoded columns with ramps
+_FEWEST_COLUMNS, _MOST_CELLS = 1000, 4_000_000  # encoded columns that are used, and their cells
+_STRAIGHT = ("linear", "additive")
+_ENOUGH_ROWS = {"linear": 10, "additive": 40, "kernel": 40, "trees": 60, "forest": 100, "net": 200}
+_MOST_LEVELS = 60  # of the smallest categories, which trees and kernels see one by one
+_FOREST = 0.8  # share of the time after which no forest is begun
+_NET_WIDTHS = (32,)
+_WHOLE_BATCH = 1500  # rows up to which a net is trained by few steps of all rows
+_NET_CELLS = 4_000_000  # rows times ramps of a net's training rows
+_NET_FOLDS = 3  # nets are the slowest
+_NET_STEPS = 60
+_NET_SECONDS = 10.0  # that must be given for nets to be tried beside others
+
+
+def fit_families(
+    x: Matrix,
+    z: Matrix,
+    roles: ColumnRoles,
+    *,
+    families: Sequence[str] = FAMILIES,
+    units: Units = lambda z: z,
+    seed: int = 0,
+    seconds: float | None = None,
+    tell: Callable[[str], None] = lambda stage: None,
+    like: TableRegressor | None = None,
+) -> TableRegressor:
+    """Fit the families on all folds but one, judge them on that one, and average the best.
+
+    x (rows, encoded columns) and z (rows, targets) are scaled; `units` brings predictions into
+    those in which errors are compared. Linear and additive models are fitted again to all rows;
+    trees and nets are the average of their members of each fold. With `seconds`, families that
+    there is no time for are left out, the linear one never. Cells far out count as the outermost
+    usual ones. `like` is a model of some of these
+    rows whose shrinkage is taken over.
+    """
+    z = np.clip(z, -_FARTHEST, _FARTHEST)
+    columns = None
+    most = max(_FEWEST_COLUMNS, _MOST_CELLS // len(x))
+    if x.shape[1] > most:
+        columns = strongest_columns(x, z, most, np.ones(x.shape[1], dtype=bool))
+        x, roles = x[:, columns], roles.among(columns)
+    ranges = usual_ranges(x)
+    x = np.clip(x, *ranges)
+    models = {} if like is None else like.straight
+    given = {name: Shrinkage.of(model) for name, model in models.items()}
+    table = FoldedTable(x, z, roles, units=units, seed=seed, seconds=seconds)
+    search = _Search(table, tell)
+    wanted = [name for name in families if len(x) >= _ENOUGH_ROWS[name]] or ["linear"]
+    if len(wanted) > 1 and (seconds is None or seconds < _NET_SECONDS) and "net" in wanted:
+        wanted.remove("net")
+    straight = [
+        name for name in _STRAIGHT if name in wanted or {"kernel", "trees", "forest"} & set(wanted)
+    ]
+    for name in straight:
+        if name == straight[0] or not table.late(STRAIGHT):
+            search.shrunken(name, given.get(name))
+    if search.bases and "kernel" in wanted:
+        search.kernels()
+    if search.bases and "trees" in wanted:
+        search.trees()
+    if search.bases and "forest" in wanted and (wanted == ["forest"] or not table.late(_FOREST)):
+        search.forests()
+    if "net" in wanted:
+        search.nets()
+    model = search.chosen(wanted)
+    model.columns, model.ranges = columns, ranges
+    return model
+
+
+class _Search:
+    """What was found on the folds of one table so far."""
+
+    def __init__(self, table: FoldedTable, tell: Callable[[str], None]) -> None:
+        self.table, self.tell = table, tell
+        x, roles = table.x, table.roles
+        curved = np.zeros(x.shape[1], dtype=bool)
+        curved[roles.numbers] = True
+        self.tree_roles = roles
+        if curved.sum() > _MOST_CURVED:
+            strong = strongest_columns(x, table.z, _MOST_CURVED, curved)
+            curved[:] = False
+            curved[strong] = True
+            self.tree_roles = ColumnRoles(strong, roles.categories[:_MOST_CURVED])
+        self.tree_roles = _with_levels(self.tree_roles)
+        self.ramps = {
+            "linear": Ramps(tuple(np.empty(0) for _ in range(x.shape[1]))),
+            "additive": Ramps.fit(x[table.some(table.all_rows)], curved),
+        }
+        self.judges = table.judges
+        self.held_out: dict[str, Matrix] = {}
+        self.members: dict[str, list[Member]] = {}
+        self.bases: list[AdditiveModel] = []  # the better of linear and additive, of each fold
+        self.spent: dict[str, float] = {}
+
+    def shrunken(self, name: str, given: Shrinkage | None) -> None:
+        """The linear or the additive family."""
+        began = time.monotonic()
+        self.tell(f"{name} models")
+        family = ShrinkageSearch(self.table, self.ramps[name]).fit(given)
+        self.held_out[name], self.members[name] = family.held_out, [family.of_all]
+        jury, residuals = self._judged(self.held_out)
+        if name == min(residuals, key=lambda family: jury.error(residuals[family])):
+            self.bases = family.of_folds
+        self.spent[name] = time.monotonic() - began
+
+    def _judged(self, names: Iterable[str]) -> tuple[Jury, dict[str, Matrix]]:
+        """The residuals of these families on held-out rows, and who compares them."""
+        residuals = {
+            name: self.table.residuals(self.held_out[name][self.judges], self.judges)
+            for name in names
+        }
+        return Jury.of(list(residuals.values()), self.table.unit_floor), residuals
+
+    def kernels(self) -> None:
+        """Surfaces for what the linear or additive model of each fold leaves."""
+        began = time.monotonic()
+        self.tell("kernel surfaces")
+        shares = [self._shares(base) for base in self.bases]
+        surfaces = [
+            KernelSurface.fit(folds, [share[target] for share in shares], **settings)
+            for target, (folds, settings) in enumerate(self._to_correct(began))
+        ]
+        self._keep("kernel", self._corrected(list(zip(*surfaces, strict=True))), began)
+
+    def trees(self) -> None:
+        """Trees for what the linear or additive model of each fold leaves."""
+        began = time.monotonic()
+        self.tell("boosted trees")
+        trees = [BoostedTrees.fit(folds, **settings) for folds, settings in self._to_correct(began)]
+        self._keep("trees", self._corrected(list(zip(*trees, strict=True))), began)
+
+    def forests(self) -> None:
+        """Forests for the targets themselves."""
+        began = time.monotonic()
+        self.tell("forests")
+        table, members = self.table, []
+        for number, ((train, _), base) in enumerate(zip(table.folds, self.bases, strict=True)):
+            forests = []
+            for target in range(table.z.shape[1]):
+                columns, left = self._left_over(train, base, target)
+                z = table.z[train, target]
+                forests.append(
+                    Forest.fit(
+                        columns,
+                        z,
+                        z - left,
+                        redescending=base.redescending,
+                        seed=table.seed + number,
+                        floor=table.floor,
+                    )
+                )
+            members.append(ForestMember(base, tuple(forests), self.tree_roles))
+        self._keep("forest", members, began)
+
+    def _to_correct(self, began: float) -> Iterator[tuple[list[tuple[Part, Part]], dict[str, Any]]]:
+        """For each target what is left of the rows of each fold, and how to fit it."""
+        table = self.table
+        left = table.seconds_left()
+        settings = {
+            "redescending": self.bases[0].redescending,
+            "seed": table.seed,
+            "out_of_time": lambda: left is not None and time.monotonic() - began > left / 2,
+            "floor": table.floor,
+        }
+        for target in range(table.z.shape[1]):
+            folds = [
+                (self._left_over(train, base, target), self._left_over(test, base, target))
+                for (train, test), base in zip(table.folds, self.bases, strict=True)
+            ]
+            yield folds, settings
+
+    def _shares(self, base: AdditiveModel) -> Matrix:
+        """How much each column that kernels see adds in the base: (targets, columns)."""
+        some = self.table.x[self.table.some(self.table.all_rows)]
+        groups = [np.array([j]) for j in self.tree_roles.numbers] + [*self.tree_roles.categories]
+        return np.column_stack([base.effects(some, group).std(axis=0) for group in groups])
+
+    def _left_over(self, rows: Indices, base: AdditiveModel, target: int) -> Part:
+        """What trees and kernels see of these rows, and what the base leaves of them."""
+        x, z = self.table.x[rows], self.table.z[rows]
+        columns = tree_columns(x, base, self.tree_roles, target)
+        return columns, (z - base.predict(x))[:, target]
+
+    def _corrected(self, corrections: list[tuple[Correction, ...]]) -> list[CorrectedMember]:
+        """The base of each fold with what corrects it."""
+        return [
+            CorrectedMember(base, parts, self.tree_roles)
+            for base, parts in zip(self.bases, corrections, strict=True)
+        ]
+
+    def _keep(self, name: str, members: Sequence[Member], began: float) -> None:
+        """The member of each fold, and what they say together."""
+        table, held = self.table, np.full(self.table.z.shape, np.nan)
+        for member, (_, test) in zip(members, table.folds, strict=True):
+            held[test] = member.predict(table.x[test])
+        self.held_out[name], self.members[name] = held, list(members)
+        self.spent[name] = time.monotonic() - began
+
+    def nets(self) -> None:
+        """Nets on the ramps; rows that do not fit lose their weight."""
+        table = self.table
+        began = time.monotonic()
+        ramps = self.ramps["additive"]
+        folds = table.folds[:_NET_FOLDS]
+        left = table.seconds_left()
+        seconds = None if left is None else left / len(folds) / 2
+        most = max(1000, _NET_CELLS // max(1, len(ramps.owners)))
+        held, members = np.full(table.z.shape, np.nan), []
+        for number, (train, test) in enumerate(folds):
+            self.tell(f"nets, {number + 1} of {len(folds)}")
+            rows = train[:: -(-len(train) // most)]
+            net = RobustRegressor(
+                1.0,
+                hidden=_NET_WIDTHS,
+                reweight=True,
+                scaling=False,
+                max_iter=_NET_STEPS if len(rows) <= _WHOLE_BATCH else None,
+                max_seconds=seconds,
+                random_state=table.seed + number,
+            )
+            net.fit(ramps.apply(table.x[rows]), table.z[rows])
+            members.append(NetMember(ramps, net))
+            held[test] = members[-1].predict(table.x[test])
+        self.held_out["net"], self.members["net"] = held, list(members)
+        self.judges = np.intersect1d(self.judges, np.concatenate([test for _, test in folds]))
+        self.spent["net"] = time.monotonic() - began
+
+    def chosen(self, wanted: Sequence[str]) -> TableRegressor:
+        """The average of families that suits the held-out rows best."""
+        table = self.table
+        names = [name for name in FAMILIES if name in self.held_out and name in wanted]
+        jury, answers = self._judged(names)
+        weights = averaging_weights(answers, jury)
+        figures = [
+            FamilyFigures(name, jury.error(answers[name]), weights.get(name, 0.0), self.spent[name])
+            for name in names
+        ]
+        members = {name: self.members[name] for name in names if name in weights}
+        held = average([(weights[name], self.held_out[name]) for name in members])
+        missing = np.isnan(held[:, 0])
+        if missing.any():
+            rest = table.x[missing]
+            held[missing] = average(
+                [(weights[n], mean_prediction(m, rest)) for n, m in members.items()]
+            )
+        away = table.z - held
+        scale = OutlierScale.fit(np.abs(away[self.judges]).sum(axis=1))
+        scale = replace(scale, spread=max(scale.spread, table.floor))
+        good = ~scale.flags(scale.scores(np.abs(away).sum(axis=1)))
+        good &= np.isin(np.arange(len(good)), self.judges)
+        quantiles = np.quantile(away[good], QUANTILES, axis=0)
+        for name in _STRAIGHT:  # for its curves, and for another fit like this one
+            if name in self.members and name not in members:
+                members[name], weights[name] = self.members[name], 0.0
+        return TableRegressor(
+            self.tree_roles, members, weights, figures, scale, quantiles,
+            time.monotonic() - table.began, held,
+        )  # fmt: skip
+
+
+def _with_levels(roles: ColumnRoles) -> ColumnRoles:
+    """The same, with the single levels of the smallest categories as numbers besides."""
+    levels, count = [roles.numbers], 0
+    for category in sorted(roles.categories, key=len):
+        count += len(category)
+        if count > _MOST_LEVELS:
+            break
+        levels.append(category)
+    return ColumnRoles(np.concatenate(levels), roles.categories)

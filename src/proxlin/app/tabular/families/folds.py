@@ -1,0 +1,119 @@
+"""FoldedTable: the rows of one table, folds of them, and the time that there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from proxlin.app.tabular.reading.columns import ColumnRoles, Indices, Matrix, Vector
+
+Units = Callable[[Matrix], Matrix]
+Folds = Sequence[tuple[Indices, Indices]]  # rows to fit to and rows held out
+
+MOST_ROWS = 100_000  # that members are fitted to; linear and additive ones to a third of them
+FREQUENT = 0.2  # share of the rows from which on one value of a target is frequent
+
+_FOLDS = 5
+_MANY_ROWS = 20_000  # beyond which two of the folds are enough
+_SHARE_OF_OTHERS = 0.5  # of the others' median distance from it
+_OUTER, _REACH = 0.1, 3.0  # share of the cells on a side; ranges beyond them that are usual
+_COLUMNS_AT_ONCE = 500  # whose ranks are held in memory
+
+
+class FoldedTable:
+    """Scaled columns x, scaled targets z, which columns are what, and who is held out when."""
+
+    def __init__(
+        self,
+        x: Matrix,
+        z: Matrix,
+        roles: ColumnRoles,
+        *,
+        units: Units,
+        seed: int,
+        seconds: float | None,
+    ) -> None:
+        self.x, self.z, self.roles, self.units, self.seed = x, z, roles, units, seed
+        self.began, self.seconds = time.monotonic(), seconds
+        self.floor, self.unit_floor = scale_floor(z), scale_floor(units(z))
+        order = np.random.default_rng(seed).permutation(len(x))[:MOST_ROWS]
+        parts = np.array_split(order, min(_FOLDS, len(order)))
+        used = parts if len(order) <= _MANY_ROWS else parts[:2]
+        self.folds = [(np.setdiff1d(order, part), np.sort(part)) for part in used]
+        self.all_rows = np.sort(order)
+        self.judges = np.sort(np.concatenate(used))
+
+    def some(self, rows: Indices) -> Indices:
+        """At most as many of the rows as linear and additive models are fitted to."""
+        return rows if len(rows) <= MOST_ROWS // 3 else rows[:: -(-len(rows) * 3 // MOST_ROWS)]
+
+    def residuals(self, predictions: Matrix, rows: Indices) -> Matrix:
+        """Of predictions for these rows, in the units in which errors are compared."""
+        return self.units(self.z[rows]) - self.units(predictions)
+
+    def late(self, share: float) -> bool:
+        """Whether more than this share of the time is gone."""
+        return self.seconds is not None and time.monotonic() - self.began > share * self.seconds
+
+    def seconds_left(self) -> float | None:
+        """Until the time is over; None if there is no end to it."""
+        if self.seconds is None:
+            return None
+        return max(0.1, self.seconds - (time.monotonic() - self.began))
+
+
+def scale_floor(targets: Matrix) -> float:
+    """Below which no scale of residuals may fall, where one value of a target is frequent.
+
+    With half of the incomes zero, residuals of a model that says zero have a scale of zero, and
+    whoever earns anything is an outlier. The others' median distance from that value tells what
+    is not; 0 where no value is frequent.
+    """
+    floors = [0.0]
+    for column in targets.T:
+        values, counts = np.unique(column, return_counts=True)
+        away = np.abs(column - values[counts.argmax()])
+        if counts.max() > FREQUENT * len(column) and away.any():
+            floors.append(_SHARE_OF_OTHERS * float(np.median(away[away > 0])))
+    return max(floors)
+
+
+def usual_ranges(x: Matrix) -> tuple[Vector, Vector]:
+    """Between which cells of each column lie that a tenth of wrong ones on a side cannot move.
+
+    Three times the range between the outer tenths beyond them; where these are one frequent value,
+    the outer tenths of the other cells.
+    """
+    low, high = np.quantile(x, (_OUTER, 1 - _OUTER), axis=0)
+    for column in np.flatnonzero(low == high):
+        others = x[x[:, column] != low[column], column]
+        if len(others):
+            ends = np.quantile(others, (_OUTER, 1 - _OUTER), method="inverted_cdf")
+            low[column], high[column] = min(low[column], ends[0]), max(high[column], ends[1])
+    reach = _REACH * (high - low)
+    return low - reach, high + reach
+
+
+def strongest_columns(x: Matrix, z: Matrix, count: int, among: NDArray[np.bool_]) -> Indices:
+    """The columns whose ranks go best with the ranks of a target."""
+    columns = np.flatnonzero(among)
+    order = np.argsort(-rank_agreement(x[:, columns], z), kind="stable")
+    return np.sort(columns[order[:count]])
+
+
+def rank_agreement(x: Matrix, z: Matrix) -> Vector:
+    """The rank correlation of each column with the target that it goes with best."""
+    targets = rankdata(z, axis=0)
+    targets -= targets.mean(axis=0)
+    targets /= np.maximum(np.linalg.norm(targets, axis=0), 1e-300)
+    agreement = np.empty(x.shape[1])
+    for first in range(0, x.shape[1], _COLUMNS_AT_ONCE):
+        ranks = rankdata(x[:, first : first + _COLUMNS_AT_ONCE], axis=0)
+        ranks -= ranks.mean(axis=0)
+        ranks /= np.maximum(np.linalg.norm(ranks, axis=0), 1e-300)
+        agreement[first : first + _COLUMNS_AT_ONCE] = np.abs(ranks.T @ targets).max(axis=1)
+    return agreement

@@ -1,0 +1,1 @@
+"""From a file of unknown make to columns of numbers, and back to files."""

@@ -1,0 +1,206 @@
+"""Numbers in a column of whatever was in the file: plain, written as text, dates, yes and no."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from proxlin.app.tabular.reading.dates import Slashed, days_since, read_days
+
+Form = Literal["number", "date", "truth"]
+Vector = NDArray[np.float64]
+
+LARGEST = 1e150  # beyond it squares overflow; such a cell is a mistake or a mark for "none"
+
+_SHARE = 0.95  # of the known cells that must be numbers
+_COMMAS = 0.2  # of the cells with a point or comma that must show how points are meant
+_LOOK = 1000  # cells that tell whether a way of reading is worth trying
+_FORMS_OF_TWO = 12  # texts that two words can be written as: yes, Yes, YES, with spaces
+_MARKS = " \t\u00a0\u202f$€£¥%"  # currencies and the like around a number
+_POINT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
+_COMMA = re.compile(r"[-+]?(\d+(,\d*)?|,\d+|\d{1,3}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII)
+_TRUTH = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the cells of one column become numbers."""
+
+    form: Form
+    comma: bool = False  # whether a comma stands before the decimals of numbers in text
+    slashed: Slashed = "not read"  # which number of a date like 12/31/2024 is the day
+
+
+_SLASHED = (Reading("date", slashed="day first"), Reading("date", slashed="month first"))
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers of a column, NaN where there is none, and what was not one."""
+
+    values: Vector  # (rows,)
+    reading: Reading
+    from_text: bool = False
+    strange: int = 0  # cells that are there but hold no usable number
+    example: str = ""  # one of them
+
+
+def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | None:
+    """The column as numbers, or None if it does not hold any to speak of."""
+    direct = _direct(column)
+    if direct is not None:
+        return direct
+    cells = TextCells.of(column)
+    if cells is None or not len(cells.texts):
+        return None
+    if cells.are_truths():
+        return cells.read(Reading("truth"))
+    commas = (comma_decimals, not comma_decimals) if cells.show_commas() else (False,)
+    readings = [*(Reading("number", comma) for comma in commas), Reading("date")]
+    some = cells.sample()
+    tries = [
+        cells.read(reading) for reading in readings if 2 * some.read(reading).strange <= some.count
+    ]
+    if some.mostly(lambda text: "/" in text):
+        tries += _settled(*(cells.read(reading) for reading in _SLASHED))
+    best = min(tries, key=lambda numbers: numbers.strange, default=None)
+    return best if best and best.strange <= (1 - _SHARE) * cells.count else None
+
+
+def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
+    """The column as numbers in the way that another column of the same meaning was read."""
+    direct = _direct(column)
+    if direct is not None and (direct.reading.form == "date") == (reading.form == "date"):
+        return direct
+    cells = TextCells.of(column)
+    if cells is None:
+        return Numbers(np.full(len(column), np.nan), reading, strange=len(column))
+    return cells.read(reading)
+
+
+def is_number(text: str) -> bool:
+    """Whether the text is one number and nothing else, its decimals after a point or a comma.
+
+    >>> is_number("-5,3"), is_number("+3"), is_number("-1+1")
+    (True, True, False)
+    """
+    return any(not np.isnan(_number(text.strip(), comma)) for comma in (False, True))
+
+
+@dataclass(frozen=True, eq=False)
+class TextCells:
+    """A column of text as its different values and where they stand."""
+
+    codes: NDArray[np.intp]  # (rows,) position in texts, -1 where there is nothing
+    texts: list[str]  # stripped; different unless spaces made them so
+
+    @classmethod
+    def of(cls, column: pd.Series[Any]) -> TextCells | None:
+        """None for cells that are lists or the like."""
+        try:
+            codes, values = pd.factorize(column)
+        except TypeError:
+            return None
+        texts = [_text(value) for value in values]
+        empty = np.array([not text for text in texts] + [True])
+        return cls(np.where(empty[codes], -1, codes), texts)
+
+    @property
+    def count(self) -> int:
+        """The number of cells that hold something."""
+        return int((self.codes >= 0).sum())
+
+    def are_truths(self) -> bool:
+        """Whether the texts are two different words for yes and no."""
+        few = {text.lower() for text in self.texts[:_FORMS_OF_TWO]}
+        return len(self.texts) <= _FORMS_OF_TWO and len(few) == 2 and few <= _TRUTH.keys()
+
+    def show_commas(self) -> bool:
+        """Whether enough cells have a comma, or points that can only part thousands.
+
+        1.125 alone is one and an eighth, as in a file whose cells are all numbers; one stray text
+        or comma must not make it a thousand times as large.
+        """
+        marked = np.array([*("," in text or "." in text for text in self.texts), False])
+        sure = np.array([*("," in text or text.count(".") > 1 for text in self.texts), False])
+        count = int(marked[self.codes].sum())
+        return count == 0 or int(sure[self.codes].sum()) >= _COMMAS * count
+
+    def sample(self) -> TextCells:
+        """Some of the cells, evenly spread: reading a million texts in vain takes its time."""
+        filled = self.codes[self.codes >= 0]
+        some = filled[:: max(1, len(filled) // _LOOK)]
+        return TextCells(np.arange(len(some)), [self.texts[place] for place in some])
+
+    def mostly(self, test: Callable[[str], bool]) -> bool:
+        """Whether at least half of the cells that hold something pass."""
+        passed = np.array([*(test(text) for text in self.texts), False])[self.codes]
+        return 0 < self.count <= 2 * int(passed.sum())
+
+    def read(self, reading: Reading) -> Numbers:
+        """Each text as a number; NaN, and counted, where it is none."""
+        if reading.form == "truth":
+            each = np.array([_TRUTH.get(text.lower(), np.nan) for text in self.texts])
+        elif reading.form == "date":
+            each = read_days(self.texts, reading.slashed)
+        else:
+            each = np.array([_number(text, reading.comma) for text in self.texts])
+        values = np.append(each, np.nan)[self.codes]
+        bad = (self.codes >= 0) & np.isnan(values)
+        example = self.texts[int(self.codes[np.argmax(bad)])] if bad.any() else ""
+        return Numbers(values, reading, True, int(bad.sum()), example)
+
+
+def _settled(day_first: Numbers, month_first: Numbers) -> list[Numbers]:
+    """The order that reads more cells; none if both read as many, for then no day is above 12."""
+    if day_first.strange == month_first.strange:
+        return []
+    return [min(day_first, month_first, key=lambda numbers: numbers.strange)]
+
+
+def _direct(column: pd.Series[Any]) -> Numbers | None:
+    """Columns whose type already says what they are."""
+    kind = column.dtype
+    if pd.api.types.is_bool_dtype(kind):
+        return Numbers(_plain(column), Reading("truth"))
+    if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_complex_dtype(kind):
+        values = _plain(column)
+        with np.errstate(invalid="ignore"):
+            huge = np.abs(values) > LARGEST
+        if not huge.any():
+            return Numbers(values, Reading("number"))
+        example = f"{values[np.argmax(huge)]:g}"
+        values = np.where(huge, np.nan, values)
+        return Numbers(values, Reading("number"), False, int(huge.sum()), example)
+    if pd.api.types.is_datetime64_any_dtype(kind):
+        times = column.dt.tz_localize(None) if column.dt.tz is None else column.dt.tz_convert(None)
+        return Numbers(days_since(times), Reading("date"))
+    return None
+
+
+def _text(value: Any) -> str:
+    """The cell as text; whole numbers alike, whether a missing cell elsewhere made them 3.0."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _plain(column: pd.Series[Any]) -> Vector:
+    values: Vector = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def _number(text: str, comma: bool) -> float:
+    sign = "-" if text.startswith("-") else ""
+    bare = sign + text.removeprefix("-").strip(_MARKS)
+    if not (_COMMA if comma else _POINT).fullmatch(bare):
+        return float("nan")
+    plain = bare.replace(".", "").replace(",", ".") if comma else bare.replace(",", "")
+    value = float(plain)
+    return value if abs(value) <= LARGEST else float("nan")

@@ -1,0 +1,1 @@
+"""Fitted models as folders on the disk."""

@@ -1,0 +1,1 @@
+"""RobustOutlierDetector: which rows are odd, and which of their cells."""

@@ -1,0 +1,1 @@
+"""Uncertainty of linear fits and of predictions: errors, intervals, diagnostics."""

@@ -1,0 +1,1 @@
+"""Few components for many columns: factorisation, PCA, autoencoders, missing cells."""

@@ -1,0 +1,242 @@
+"""Linear fits that stay put while up to half of the rows are wrong, and lose nothing if none is.
+
+An S-estimate finds the majority. From there each row is judged against the others: residuals are
+those of a Gaussian among errors of any size, and a row counts by its probability to be good, in
+turns with the fit, until nothing changes. So the weights follow the data: clean rows get least
+squares, rows far off do not count at all, and rows in between by what is known of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import f as fisher
+
+from proxlin.estimators.regression.row_mixture import RowMixture, surprising
+from proxlin.estimators.regression.s_estimate import (
+    RegressionRows,
+    gram_and_moment,
+    s_estimate,
+    weighted_least_squares,
+)
+from proxlin.estimators.robust_scale import (
+    EFFICIENT,
+    INNER,
+    Vector,
+    bisquare_weight,
+    half_scale,
+    m_scale,
+)
+
+EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
+
+_STEPS = 100
+_RAISED = 2.0  # times k / n: a rise of the log S-scale that efficiency alone does not cause
+_RARE = 1e-5  # chance of rows so far from the half that a fit has chosen: 1 in 1,000 clean tables
+_ROUNDS = 100  # of weights and fits in turns
+_SETTLED = 1e-6  # change of the weights that ends them
+_LEAST_INFORMATION = 0.2  # of the sum of weights: psi' of few rows may leave nothing
+_UNEXPECTED = 0.01  # share of tables whose good far rows are kept out
+_CONTRADICTED = 0.1  # share of tables of good rows whose near rows are believed against all
+_ADMISSIONS = 2  # times that far rows are asked
+_WIDER = 1.6  # times INNER: up to where far rows that do not fit tell how many do by chance
+_BY_CHANCE = 0.2  # share of the far rows that fit, above which chance may have made them
+
+
+@dataclass(frozen=True, eq=False)
+class RobustFit:
+    """One target: coefficients of the design's columns, and what each row was worth."""
+
+    coef: Vector  # (k,)
+    scale: float  # of the residuals; 0 where more than half of the rows fit exactly
+    trust: Vector  # (n,) in [0, 1]
+    spread: Vector  # (n,) standard deviation of each row's residual over `scale`
+    freedom: float  # degrees of freedom that `scale` is worth
+    ridge: float = 0.0  # strength, where one was needed
+    weighted_squares: bool = False  # whether this is least squares with `trust` as weights
+
+
+def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int) -> RobustFit:
+    """What most of the rows that are `near` say, and those others that fit it.
+
+    Rows far out in their features are judged by how well the others predict them, in deviations
+    that grow with their distance: good ones are worth much, bad ones must not judge themselves.
+    """
+    part = rows.among(near)
+    coef, scale = s_estimate(part, seed)
+    if scale <= EXACT:
+        trust = (np.abs(rows.residual(coef)) <= EXACT).astype(np.float64)
+        freedom = max(2.0, float(part.weights.sum()) - len(coef))
+        return RobustFit(coef, 0.0, trust, np.ones(len(trust)), freedom, weighted_squares=True)
+    wide = _efficient_steps(part, coef, scale)
+    raised = float(m_scale(rows.residual(wide), part.weights, freedom=part.freedom)) / scale
+    if np.log(raised) < _RAISED * len(coef) / float(part.weights.sum()):
+        coef = wide
+    trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale)) * near
+    spread = residual_spread(rows.design, rows.weights * trust, trust)
+    worth = worth_of_scale(float(part.weights.sum()), len(coef))
+    start = RobustFit(coef, scale, trust, spread, worth)
+    fit, admitted = _narrower(rows, near, start, likely_fit(rows, near, start)), near
+    for _ in range(0 if near.all() else _ADMISSIONS):
+        distance = distances(rows.residual(fit.coef), fit)
+        passed = ~admitted & (distance <= INNER)
+        others = ~admitted & ~passed & (distance <= _WIDER * INNER)
+        by_chance = float(rows.weights[others].sum()) / (_WIDER - 1.0)
+        if not passed.any():
+            break
+        wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
+        clear = by_chance <= _BY_CHANCE * float(rows.weights[passed].sum())
+        if not clear or not _predicted_by_others(rows, passed, fit, wider):
+            # Of far rows as open as the target itself (powers of a column) near ones tell nothing.
+            if np.median(fit.spread[~admitted]) * fit.scale < m_scale(rows.target, part.weights):
+                break
+            whole = high_breakdown_fit(rows, np.ones_like(near), seed)
+            return whole if _agrees(rows, fit, whole, ~admitted) else fit
+        admitted = admitted | passed
+        fit = likely_fit(rows, admitted, wider)
+    return fit
+
+
+def _agrees(rows: RegressionRows, fit: RobustFit, whole: RobustFit, far: NDArray[np.bool_]) -> bool:
+    """Whether a fit to all rows describes most of the far ones, and no near ones contradict it.
+
+    Where Fisher's F test lets it pass, it differs from that to the near ones by no more than their
+    errors.
+    """
+    if 2.0 * float(rows.weights[far] @ whole.trust[far]) < float(rows.weights[far].sum()):
+        return False
+    mass, k = rows.weights * fit.trust, float(len(fit.coef))
+    lost = [float(mass @ rows.residual(coef) ** 2) for coef in (whole.coef, fit.coef)]
+    ratio = (lost[0] - lost[1]) / (k * fit.scale**2)
+    return bool(ratio <= fisher.ppf(1.0 - _CONTRADICTED, k, max(1.0, fit.freedom)))
+
+
+def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], start: RobustFit) -> RobustFit:
+    """Least squares with each row's probability to be good as weight, until both stay the same.
+
+    All rows count fully where chance has them as far out in more than one of twenty tables.
+    """
+    part, k = rows.among(admitted), rows.design.shape[1]
+    counts, total = part.weights, float(part.weights.sum())
+    fit, mixture = start, RowMixture(start.scale, max(3.0, total - k))
+    for _ in range(_ROUNDS):
+        size = np.abs(rows.residual(fit.coef)) / fit.spread
+        mixture = mixture.improved(size[admitted], counts[admitted], least=(total + k + 1) / 2)
+        trust = np.where(admitted, mixture.trust(size), 0.0)
+        settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED
+        # What psi(u) = w u tells is the sum of psi' = w - w (1 - w) u^2: less than that of w.
+        mass = counts * trust
+        information = float(mass @ (1.0 - 2.0 * (1.0 - trust) * mixture.exponent(size)))
+        information = max(information, _LEAST_INFORMATION * float(mass.sum()))
+        coef = weighted_least_squares(part.design, part.target, mass)
+        spread = residual_spread(rows.design, mass, trust, loss=float(mass.sum()) / information)
+        freedom = max(3.0, information - k)
+        fit = RobustFit(coef, mixture.scale, trust, spread, freedom, weighted_squares=True)
+        rows.tell(fit.coef, fit.scale)
+        if settled:
+            break
+    whole = least_squares(part, admitted.astype(np.float64))
+    # The scale has chosen its rows and is worth fewer of them than it has, as that of the start.
+    worth = min(start.freedom, fit.freedom)
+    for judge, freedom in ((fit, worth), (whole, whole.freedom)):
+        distance = distances(rows.residual(judge.coef), judge)
+        if surprising(distance, freedom - 1.0, counts):
+            return fit
+    return whole
+
+
+def _narrower(
+    rows: RegressionRows, near: NDArray[np.bool_], start: RobustFit, wide: RobustFit
+) -> RobustFit:
+    """The fit from the scale of the smaller half, if chance has no rows as far from it.
+
+    Many wrong rows on one side raise the S-scale until they seem to belong: `wide` keeps them.
+    """
+    part = rows.among(near)
+    half = half_scale(rows.residual(start.coef), part.weights, lost=len(start.coef))
+    if not EXACT < half < start.scale:
+        return wide
+    fit = likely_fit(rows, near, replace(start, scale=half))
+    kept = np.where(wide.trust > 0.5, part.weights, 0.0)
+    distance, freedom = distances(rows.residual(fit.coef), fit), min(start.freedom, fit.freedom)
+    return fit if surprising(distance, freedom - 1.0, kept, _RARE) else wide
+
+
+def distances(residual: Vector, fit: RobustFit) -> Vector:
+    """|residual| in standard deviations that a fit without the row would give it.
+
+    For least squares without rows left out these are the externally studentised residuals.
+    """
+    distance: Vector = np.abs(residual) / (fit.scale * fit.spread)
+    if not fit.weighted_squares:
+        return distance
+    least = 1e-9 * fit.freedom
+    left = np.maximum(fit.freedom - fit.trust * distance**2, least)
+    without: Vector = distance * np.sqrt(np.maximum(fit.freedom - fit.trust, least) / left)
+    return without
+
+
+def worth_of_scale(rows: float, lost: float) -> float:
+    """Degrees of freedom of a robust scale after a fit that `lost` so many.
+
+    It is worth fewer than a standard deviation, the more so the more coefficients follow the rows;
+    half of (n - k) (1 - k/n)^2 describes simulated tables.
+    """
+    left = max(0.0, 1.0 - lost / rows)
+    return max(3.0, 0.5 * rows * left**3)
+
+
+def residual_spread(design: Vector, weights: Vector, trust: Vector, loss: float = 1.0) -> Vector:
+    """sqrt(1 + g_i) / (1 + trust_i g_i), g_i the variance of what the others predict for row i.
+
+    g = loss h / (1 - trust h), h_i = a_i' (A' W A)^-1 a_i: sqrt(1 - h) for rows in a fit by least
+    squares, sqrt(1 + h) for rows out of it. Weights that follow the residuals tell less than
+    their sum, by the factor `loss`. Directions of which no row tells have no end of spread.
+    """
+    gram, _ = gram_and_moment(design, trust, weights)
+    values, vectors = np.linalg.eigh(gram)
+    largest = max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny)
+    root = 1.0 / np.sqrt(np.maximum(values, 1e-12 * largest))
+    leverage = ((design @ (vectors * root)) ** 2).sum(axis=1)
+    predicted = loss * leverage / np.maximum(1.0 - trust * leverage, 1e-9)
+    spread: Vector = np.sqrt(1.0 + predicted) / (1.0 + trust * predicted)
+    return spread
+
+
+def least_squares(rows: RegressionRows, trust: Vector) -> RobustFit:
+    """Least squares with these weights, and the deviation that its residuals have by them."""
+    mass = rows.weights * trust
+    coef = weighted_least_squares(rows.design, rows.target, mass)
+    freedom = max(1.0, float(mass.sum()) - rows.design.shape[1])
+    variance = float(mass @ rows.residual(coef) ** 2) / freedom
+    spread = residual_spread(rows.design, mass, trust)
+    return RobustFit(coef, float(np.sqrt(variance)), trust, spread, freedom, weighted_squares=True)
+
+
+def _predicted_by_others(
+    rows: RegressionRows, passed: NDArray[np.bool_], before: RobustFit, wider: RobustFit
+) -> bool:
+    """Whether rows that pass one by one also do together: Chow's (1960) test of predictions.
+
+    Where many do not fit, a few pass by chance, but not with deviations as small as good ones have.
+    """
+    squares = [
+        float((rows.weights * fit.trust) @ rows.residual(fit.coef) ** 2) for fit in (before, wider)
+    ]
+    count = float(rows.weights[passed].sum())
+    ratio = (squares[1] - squares[0]) / (count * before.scale**2)
+    return bool(ratio <= fisher.ppf(1.0 - _UNEXPECTED, count, max(1.0, before.freedom)))
+
+
+def _efficient_steps(rows: RegressionRows, coef: Vector, scale: float) -> Vector:
+    """Reweighted least squares at a fixed scale."""
+    for _ in range(_STEPS):
+        trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale))
+        before, coef = coef, weighted_least_squares(rows.design, rows.target, rows.weights * trust)
+        rows.tell(coef, scale)
+        moved = np.abs((rows.design @ (coef - before))[rows.weights > 0])
+        if moved.max(initial=0.0) < _SETTLED * scale:
+            break
+    return coef

@@ -1,0 +1,361 @@
+"""What RobustRegressor says beyond its predictions: standard errors, intervals, diagnostics."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from proxlin._checks import check_choice, check_count, check_flag, check_open_interval, shown
+from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.estimators.inference.bootstrap import fast_bootstrap
+from proxlin.estimators.inference.diagnostics import diagnose, draw_diagnostics
+from proxlin.estimators.inference.prediction_interval import Calibration, cross_interval
+from proxlin.estimators.inference.quantile_errors import quantile_covariance, quantile_refit
+from proxlin.estimators.inference.regression_summary import RegressionSummary
+from proxlin.estimators.inference.standard_errors import MEstimate, ScaledDesign
+from proxlin.estimators.regression.regression_learner import RegressionLearner
+from proxlin.estimators.regression.regression_model import Weights
+from proxlin.estimators.regression.robust_linear import row_counts
+from proxlin.estimators.robust_r2 import robust_r2_score
+from proxlin.estimators.robust_scale import INNER
+from proxlin.estimators.tables import Array, read_pair, read_table
+from proxlin.exact.linear import quantile_levels
+from proxlin.run.callbacks import ProgressLine
+
+Vector = NDArray[np.float64]
+
+_FOLDS = 10  # of CV+
+_EXACT = 1e-9  # of the fitted values: misfits below are rounding
+_TINY = np.finfo(np.float64).tiny
+
+
+class RegressionInference(RegressionLearner):
+    """The methods of RobustRegressor that look at a fit and its training rows."""
+
+    _training_: tuple[Array, Array, Weights | None]  # features, targets, the user's weights
+    _calibration_: Calibration
+    _errors_: Vector | None  # (outputs, 1 + features) by the default formula
+    _training_score_: Vector  # robust R2 of the training rows, target by target
+    _folds_: list[RegressionInference]  # fits to all rows but a tenth, once CV+ was asked for
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the training rows: a model that is sent or stored holds no table."""
+        state: dict[str, Any] = super().__getstate__()
+        return {k: v for k, v in state.items() if k not in ("_training_", "_folds_")}
+
+    def summary(
+        self,
+        coverage: float = 0.95,
+        errors: str = "sandwich",
+        *,
+        repeats: int = 1000,
+        progress: bool = False,
+    ) -> RegressionSummary:
+        """Coefficients with standard errors and intervals, scale, robust R2, rows without weight.
+
+        For linear models by the default settings, least squares (`p="mse"`), quantiles, and the
+        median (`p=1`); print it, or take its `frame()`. `errors` names the formula:
+        "sandwich" holds whatever the spread of the noise does along the features; "H1", "H2", "H3"
+        are those of statsmodels' RLM and "w" robustbase's `.vcov.w`; for quantiles "nid" (which the
+        sandwich is), "iid" and "ker" are quantreg's, "epa" statsmodels'. "bootstrap" is the fast
+        and robust bootstrap with so many `repeats`, whose intervals are its quantiles; `progress`
+        shows how far it is.
+        """
+        check_is_fitted(self)
+        check_open_interval("coverage", coverage, 0, 1)
+        check_count("repeats", repeats)
+        check_flag("progress", progress)
+        if self._errors_ is None and self._kind is None:
+            raise CombinationError(
+                "summary is for linear models by the default settings, least squares, medians and"
+                " quantiles, without a regularizer or constraint: standard errors of other fits are"
+                " not known. Fit RobustRegressor()."
+            )
+        self._check_varied("summary")
+        reach = None
+        if errors == "bootstrap":
+            found, reach = self._bootstrapped(coverage, repeats, progress=progress)
+        elif errors == "sandwich" and self._errors_ is not None:
+            found = self._errors_
+        else:
+            found = self._standard_errors(errors)
+        coef = self.coef_.reshape(-1, self.n_features_in_)
+        table = np.column_stack([np.reshape(self.intercept_, -1), coef])
+        first = 0 if self.fit_intercept else 1
+        return RegressionSummary(
+            self._coefficient_names(), self._output_names(), table[:, first:], found[:, first:],
+            self.scale_, self.row_weights_, self._training_score_, self.result_, coverage, errors,
+            None if reach is None else reach[:, :, first:],
+        )  # fmt: skip
+
+    def predict_interval(
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        *,
+        method: Literal["split", "cv+"] = "split",
+        local: bool = True,
+    ) -> tuple[Vector, Vector]:
+        """Lower and upper ends that hold a new good row's target with this probability.
+
+        Conformal: the prediction, more or less a quantile of the misfits of rows that had no part
+        in their own prediction. "split" takes rows left out one by one for linear models and those
+        held out of training for nets; "cv+" (Barber et al. 2021) fits ten times to nine tenths of
+        the training rows, and counts how much the fits differ. With `local` misfits count in units
+        of a spread that may follow the features and the prediction. New rows must be drawn as the
+        good training rows were. Training rows beyond 3.5 deviations are not counted, and good ones
+        among them made up for. If a share e of the others is wrong as well, without standing out,
+        good rows are covered with a probability from (coverage - e) / (1 - e), where the wrong
+        ones fit best, to coverage / (1 - e), where they fit worst.
+        """
+        check_is_fitted(self)
+        check_open_interval("coverage", coverage, 0, 1)
+        check_choice("method", method, ("split", "cv+"))
+        check_flag("local", local)
+        if self.quantile is not None:
+            raise CombinationError(
+                "predict_interval is for models of the middle; quantiles are ends of an interval"
+                " themselves: take two columns of predict, or fit without quantile."
+            )
+        self._check_varied("predict_interval")
+        table = read_table(self, X, reset=False, sparse=method == "split")
+        fitted = self._predict(table)
+        if method == "split":
+            reach = self._calibration_.reach(table, fitted, coverage, local=local)
+            low, high = fitted - reach, fitted + reach
+        else:
+            parts = [(fold._predict, fold._calibration_) for fold in self._cross_fits()]
+            low, high = cross_interval(parts, table, coverage, local=local)
+        return (low[:, 0], high[:, 0]) if self._flat_ else (low, high)
+
+    def row_diagnostics(self, target: int = 0, X: Any = None, y: Any = None) -> pd.DataFrame:
+        """What each training row is to the fit of one target, a row each.
+
+        A model that was stored does not hold its training rows: give them as X and y.
+
+        `fitted`, `residual`; `scaled`, the residual in robust standard deviations; `distance` of
+        the features from their bulk, 1 at its border; `weight`; `field`: "good", "far" (a good row
+        with features far out), "outlier" or "bad far" (both); for linear models with standard
+        errors `influence of NAME`, by how many standard errors the row has moved each coefficient.
+        """
+        check_is_fitted(self)
+        if X is not None:
+            self._remember(X, y)
+        x, y, _ = self._rows("row_diagnostics")
+        self._check_varied("row_diagnostics")
+        outputs = self._predict(x)
+        if not isinstance(target, Integral) or not 0 <= target < outputs.shape[1]:
+            raise InvalidInputError(
+                f"target must be from 0 to {outputs.shape[1] - 1}; got {shown(target)}."
+            )
+        fitted, truth = outputs[:, target], np.repeat(y, self._copies_, axis=1)[:, target]
+        frame = diagnose(
+            self._features_.apply(x), fitted, truth - fitted, cutoff=self._cutoff,
+            scale=float(self.scale_[target]) if self.chosen_ == "linear" else None,
+        )  # fmt: skip
+        frame["weight"] = self.row_weights_ if self._trust_ is None else self._trust_[:, target]
+        fit = self._m_estimates()[target] if self._kind in ("kept", "squares") else None
+        if fit is not None:
+            moved = fit.influence() @ self._design().back.T
+            moved /= np.maximum(np.sqrt((moved**2).sum(axis=0)), _TINY)
+            names = self._coefficient_names()
+            first = 1 + self.n_features_in_ - len(names)
+            shares = {f"influence of {name}": moved[:, first + j] for j, name in enumerate(names)}
+            frame = pd.concat([frame, pd.DataFrame(shares, index=frame.index)], axis=1)
+        return frame
+
+    def diagnostics(self, target: int = 0, X: Any = None, y: Any = None) -> Any:
+        """A matplotlib figure of `row_diagnostics`.
+
+        Residuals over fitted values, the four fields of distance and residual (Rousseeuw & van
+        Zomeren 1990), the weights, and the influence of the rows on the coefficients.
+        """
+        return draw_diagnostics(self.row_diagnostics(target, X, y), self._cutoff)
+
+    def _score_training(self, x: Array, y: Array, weights: Weights | None) -> None:
+        """Keep what errors and intervals are made of."""
+        super()._score_training(x, y, weights)
+        self._training_ = (x, y, weights)
+        self.__dict__.pop("_folds_", None)
+        fitted, outputs = self._predict(x), np.repeat(y, self._copies_, axis=1)
+        self._training_score_ = robust_r2_score(
+            outputs, fitted, sample_weight=weights, multioutput="raw_values"
+        )
+        unseen = np.ones(len(x), dtype=bool) if weights is None else weights > 0
+        if self.chosen_ == "net" and self._held_ is not None:
+            unseen &= self._held_
+        judged = self._judged_
+        misfit = np.abs(fitted - outputs) if judged is None else judged.left_out
+        self._calibration_ = Calibration.of(x[unseen], fitted[unseen], misfit[unseen])
+        quick = self._kind in ("kept", "squares")
+        self._errors_ = self._standard_errors("sandwich") if quick else None
+
+    @property
+    def _kind(self) -> str | None:
+        """Which formulas the linear model has: "kept", "squares", "quantiles" or none."""
+        if self.chosen_ != "linear" or self.constraint is not None or self.method != "auto":
+            return None
+        if self._trust_ is not None:
+            return "kept"
+        if self._term not in (None, "auto") or (self.quantile is None and self.alpha_ > 0):
+            return None
+        if self.quantile is None and self._exponent == "mse":
+            return "squares"
+        single = len(self._targets_.scale) == 1
+        return "quantiles" if self.quantile is not None or self._exponent == 1 or single else None
+
+    def _rows(self, name: str) -> tuple[Array, Array, Weights | None]:
+        """The training rows, which a model that was stored has no more."""
+        if not hasattr(self, "_training_"):
+            raise InvalidInputError(
+                f"{name} needs the training rows, and a model that was stored or sent does not hold"
+                " them. Fit again, or give row_diagnostics(X=..., y=...) the same rows."
+            )
+        return self._training_
+
+    def _remember(self, X: Any, y: Any) -> None:
+        """Take these for the training rows."""
+        table, targets = read_pair(self, X, y, reset=False)
+        columns = targets.reshape(len(targets), -1)
+        expected = (len(self.row_weights_), len(self._targets_.scale) // self._copies_)
+        if columns.shape != expected:
+            raise InvalidInputError(
+                f"X and y must be the training rows, {expected[0]} of {expected[1]} target(s); got"
+                f" {columns.shape[0]} of {columns.shape[1]}."
+            )
+        self._training_ = (table, columns, None)
+
+    def _check_varied(self, name: str) -> None:
+        """Refuse a fit without noise."""
+        spread = self._calibration_.misfit.max(axis=0)
+        size = np.abs(self._calibration_.fitted).max(axis=0)
+        if (spread <= _EXACT * size).any():
+            raise InvalidInputError(
+                f"{name} needs a target with noise around its fit; got one that is constant or"
+                " fitted exactly. Its predictions need no interval."
+            )
+
+    def _design(self) -> ScaledDesign:
+        x, _, weights = self._rows("the formula")
+        return ScaledDesign.of(x, weights, intercept=self.fit_intercept)
+
+    def _m_estimates(self) -> list[MEstimate | None]:
+        """The fit of each target; None by a ridge, or without rows that could be judged."""
+        x, y, weights = self._rows("the formula")
+        design, count = self._design().design, row_counts(weights, len(x))
+        residual = y - self._predict(x)
+        if self._trust_ is None:
+            trust = self.row_weights_
+            freedom = max(1.0, count @ trust - design.shape[1])
+            scales = np.sqrt(np.maximum((count * trust) @ residual**2 / freedom, _TINY))
+            used, pairs = np.where(trust > 0, count, 0.0), zip(residual.T, scales, strict=True)
+            return [MEstimate(design, column, s, used, trust) for column, s in pairs]
+        columns = zip(residual.T, self._trust_.T, self.scale_, self._squares_, strict=True)
+        return [
+            MEstimate(design, column, scale, np.where(trust > 0, count, 0.0), trust)
+            if squares
+            else None
+            for column, trust, scale, squares in columns
+        ]
+
+    def _standard_errors(self, formula: str) -> Vector:
+        """(outputs, 1 + features), the intercept's first; NaN where none are known."""
+        if self._kind == "quantiles":
+            return self._quantile_errors(formula)
+        back = self._design().back
+        errors = [
+            np.full(len(back), np.nan) if fit is None
+            else np.sqrt(np.einsum("ij,jk,ik->i", back, fit.covariance(formula), back))
+            for fit in self._m_estimates()
+        ]  # fmt: skip
+        return np.stack(errors)
+
+    def _quantile_errors(self, formula: str) -> Vector:
+        """The same for quantiles, each of them and its neighbours fitted by the solver."""
+        x, y, weights = self._rows("the formula")
+        levels = [0.5] if self.quantile is None else quantile_levels(self.quantile)[0]
+        scaled, count = self._design(), row_counts(weights, len(x)) * self.row_weights_
+        if formula == "sandwich" and not self.fit_intercept:
+            formula = "ker"  # two neighbouring quantiles through zero cross there
+        fitted, errors = self._predict(x), []
+        used = count > 0
+        design = scaled.design[used]
+        for j, target in enumerate(np.repeat(y, len(levels), axis=1).T):
+            refit = quantile_refit(design, target[used], count[used], self.fit_intercept)
+            covariance = quantile_covariance(
+                design, (target - fitted[:, j])[used], levels[j % len(levels)], count[used],
+                formula=formula, refit=refit,
+            )  # fmt: skip
+            errors.append(np.sqrt(np.einsum("ij,jk,ik->i", scaled.back, covariance, scaled.back)))
+        return np.stack(errors)
+
+    def _bootstrapped(
+        self, coverage: float, repeats: int, *, progress: bool
+    ) -> tuple[Vector, Vector]:
+        """Errors (outputs, 1 + features), and quantiles (2, ...) of what the repeats add."""
+        if self._kind not in ("kept", "squares"):
+            raise CombinationError(
+                'errors="bootstrap" is for the default fit and least squares; for quantiles choose'
+                ' "sandwich", "iid" or "ker".'
+            )
+        line, back = ProgressLine("bootstrap"), self._design().back
+        fits, generator = self._m_estimates(), np.random.default_rng(self._seed())
+        errors = np.full((len(fits), len(back)), np.nan)
+        reach = np.full((2, len(fits), len(back)), np.nan)
+        for j, fit in enumerate(fits):
+            if fit is None:
+                continue
+
+            def tell(share: float, done: int = j) -> None:
+                if progress:
+                    line.show(f"{(done + share) / len(fits):.0%} of the repeats", share)
+
+            moved = fast_bootstrap(fit, repeats, generator, tell) @ back.T
+            errors[j] = moved.std(axis=0, ddof=1)
+            reach[:, j] = np.quantile(moved, (0.5 - coverage / 2, 0.5 + coverage / 2), axis=0)
+        if progress:
+            line.close(f"{repeats:,} repeats")
+        return errors, reach
+
+    def _cross_fits(self) -> list[RegressionInference]:
+        """Fits to all training rows but a tenth, calibrated by that tenth."""
+        if not hasattr(self, "_folds_"):
+            x, y, weights = self._rows('method="cv+"')
+            used = np.arange(len(x)) if weights is None else np.flatnonzero(weights)
+            order = np.random.default_rng(self._seed()).permutation(used)
+            folds = []
+            for held in np.array_split(order, min(_FOLDS, len(order))):
+                kept = np.setdiff1d(used, held)
+                fold = clone(self).set_params(checkpoint=None, warm_start=False)
+                fold.fit(x[kept], y[kept], None if weights is None else weights[kept])
+                fitted = fold._predict(x[held])
+                fold._calibration_ = Calibration(
+                    np.asarray(x[held], np.float64), fitted, np.abs(fitted - y[held])
+                )
+                folds.append(fold)
+            self._folds_ = folds
+        return self._folds_
+
+    @property
+    def _cutoff(self) -> float:
+        """Deviations beyond which a residual is an outlier's."""
+        return self.outlier_scale_.limit if self.chosen_ == "linear" else INNER
+
+    def _coefficient_names(self) -> tuple[str, ...]:
+        features = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        names = [name if isinstance(name, str) else f"x{name}" for name in features]
+        return ("intercept", *names) if self.fit_intercept else tuple(names)
+
+    def _output_names(self) -> tuple[str, ...]:
+        count = len(self._targets_.scale) // self._copies_
+        targets = ["y"] if count == 1 else [f"y{j}" for j in range(count)]
+        if self._copies_ == 1:
+            return tuple(targets)
+        levels, _ = quantile_levels(self.quantile)
+        return tuple(f"{target}[{level:g}]" for target in targets for level in levels)

@@ -1,0 +1,323 @@
+"""The linear model of RobustRegressor by default: what most rows say, target by target.
+
+The bulk of the features is found first; each target is fitted by a high-breakdown estimate of the
+rows in it, or where rows are few by a robust ridge; rows far out come back if they fit. A target
+whose majority is one value (zero-inflated, discrete) has no scale to judge by: it gets the least
+absolute residuals of all rows, and a remark says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.regression.high_breakdown import (
+    EXACT,
+    RobustFit,
+    distances,
+    high_breakdown_fit,
+    residual_spread,
+    worth_of_scale,
+)
+from proxlin.estimators.regression.linear_fit import LinearFit
+from proxlin.estimators.regression.robust_ridge import robust_ridge_fit
+from proxlin.estimators.regression.s_estimate import RegressionRows, gram_and_moment
+from proxlin.estimators.robust_scale import Vector, inner_scale, m_scale
+from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.tables import Array
+from proxlin.methods.contract import Status
+from proxlin.run.result import Callback, Certificate, History, Progress, Result
+
+FALSE_FLAGS = 0.006  # share of good rows with Gaussian noise that are flagged
+_FEW = 3.0  # rows a coefficient below which a ridge is considered
+_FEWEST = 2.0  # rows a coefficient below which there is no other
+_TIED = 0.25  # share of one value from which a target may be discrete
+_KEPT = 0.5  # share of the rows in the bulk of the features that a fit must describe
+_KEPT_OF_TIED = 0.75  # share of all rows, where values are tied
+_FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
+_COMMON = 0.05  # share of the rows from which a value of such a column is common
+_PROVEN = 1e-8
+_FALLEN = (
+    "A target has too few rows beyond its most common value for rows to be judged; it was fitted by"
+    " least absolute residuals, all rows counting."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """How far each row lies from a fit."""
+
+    scale: Vector  # (targets,) > 0 standard deviation of the noise
+    distance: Vector  # (n, targets) |residual| in its own standard deviations
+    cutoff: float  # beyond which the largest distance of a row is an outlier's
+    left_out: Vector  # (n, targets) |residual| of each row from a fit without it
+
+    def times(self, units: Vector) -> Judged:
+        """The same in other units of the targets."""
+        return replace(self, scale=self.scale * units, left_out=self.left_out * units)
+
+
+@dataclass(frozen=True, eq=False)
+class RobustLinear:
+    """All targets: the fit, and what each row was worth to it."""
+
+    coef: Vector  # (targets, features)
+    intercept: Vector  # (targets,)
+    trust: Vector  # (n, targets) in [0, 1]
+    strength: float  # largest ridge in use, on scaled columns
+    squares: NDArray[np.bool_]  # (targets,) whether it is least squares with `trust` as weights
+    judged: Judged
+    result: Result
+
+
+def fit_robust_linear(
+    x: Array,
+    y: Array,
+    weights: Vector | None,
+    *,
+    intercept: bool,
+    leverage: bool,
+    seed: int,
+    callbacks: Sequence[Callback] = (),
+) -> RobustLinear:
+    """Fit every target to the rows that most others agree with; a ridge where rows are few.
+
+    Callbacks are told of every pass over the rows, with the scale of the residuals as objective.
+    """
+    began = time.perf_counter()
+    watch = _watcher(callbacks, began)
+    scaling = RobustScaling.fit(x, weights)
+    if not intercept:
+        scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
+    columns = np.asarray(scaling.apply(x), dtype=np.float64)
+    count = row_counts(weights, len(x))
+    near = _near(columns, count, seed) if leverage else np.ones(len(x), dtype=bool)
+    basis = _spanned(columns, near & (count > 0))
+    design = columns if basis is None else columns @ basis
+    if intercept:
+        design = np.column_stack([np.ones(len(x)), design])
+    fits, fallen = [], 0
+    for column in y.T:
+        size = _typical(column, count)
+        rows = RegressionRows(design, np.asarray(column / size, dtype=np.float64), count, watch)
+        fit = _fit_target(rows, near, intercept=intercept, seed=seed)
+        if _unfounded(rows, fit, near):
+            fit, fallen = _least_absolute(rows, intercept), fallen + 1
+        fits.append(replace(fit, coef=fit.coef * size, scale=max(fit.scale, EXACT) * size))
+    coefs = np.stack([fit.coef for fit in fits])
+    offset = coefs[:, 0] if intercept else np.zeros(len(fits))
+    slopes = coefs[:, 1:] if intercept else coefs
+    weight, bias = scaling.fold(
+        slopes if basis is None else slopes @ basis.T, offset, RobustScaling.identity(len(fits))
+    )
+    residual = y - design @ coefs.T
+    scale = np.array([fit.scale for fit in fits])
+    spread = np.column_stack([fit.spread for fit in fits])
+    objective, gap = _proof(design, y, count, fits, intercept)
+    seconds = time.perf_counter() - began
+    result = Result(
+        status=Status.CONVERGED if gap <= _PROVEN else Status.NO_DECREASE,
+        objective=objective,
+        certificate=Certificate(
+            "duality gap", gap, "the objective, at these row weights", int((count > 0).sum())
+        ),
+        seconds=seconds,
+        iterations=1,
+        history=History([{"iteration": 1, "seconds": seconds, "objective": objective, "gap": gap}]),
+        theta=torch.from_numpy(np.concatenate([weight.T.reshape(-1), bias])),
+        remarks=(_FALLEN,) if fallen else (),
+    )
+    cutoff = _cutoff(min(fit.freedom for fit in fits), len(fits))
+    distance = np.column_stack(
+        [distances(column, fit) for column, fit in zip(residual.T, fits, strict=True)]
+    )
+    left_out = np.abs(residual) / spread**2
+    return RobustLinear(
+        weight, bias, np.column_stack([fit.trust for fit in fits]),
+        max(fit.ridge for fit in fits), np.array([fit.weighted_squares for fit in fits]),
+        Judged(scale, distance, cutoff, left_out), result,
+    )  # fmt: skip
+
+
+def _watcher(callbacks: Sequence[Callback], began: float) -> Callable[[Vector, float], None] | None:
+    """Tells the callbacks of each pass over the rows."""
+    scales: list[float] = []
+
+    def watch(coef: Vector, scale: float) -> None:
+        scales.append(scale)
+        seconds = time.perf_counter() - began
+        progress = Progress(
+            len(scales), seconds, scale, min(scales), None, 0.0, torch.from_numpy(coef)
+        )
+        for callback in callbacks:
+            callback(progress)
+
+    return watch if callbacks else None
+
+
+def judge_residuals(
+    x: Array,
+    residual: Array,
+    weights: Vector | None,
+    trust: Vector,
+    *,
+    intercept: bool,
+    size: float,
+) -> Judged:
+    """Rows against any linear fit: scales that count degrees of freedom, spreads that leverage."""
+    count = row_counts(weights, len(x))
+    design = np.column_stack([np.ones(len(x)), x]) if intercept else np.asarray(x, dtype=np.float64)
+    k = design.shape[1]
+    few = count.sum() < _FEWEST * k
+    lost = 0 if few else k
+    used = np.where(trust > 0, count, 0.0)
+    scales = []
+    for column in residual.T:
+        wide = float(m_scale(column, count, freedom=max(0.05, 1.0 - lost / float(count.sum()))))
+        inner = inner_scale(column, used, start=wide, largest=wide, lost=lost) if wide else 0.0
+        scales.append(max(inner, EXACT * size))
+    spread = np.ones(len(x)) if few else residual_spread(design, count * trust, trust)
+    scale = np.array(scales)
+    cutoff = _cutoff(worth_of_scale(float(count.sum()), lost), residual.shape[1])
+    size_of = np.abs(residual)
+    left_out = size_of / spread[:, None] ** 2
+    return Judged(scale, size_of / (scale * spread[:, None]), cutoff, left_out)
+
+
+def _fit_target(
+    rows: RegressionRows, near: NDArray[np.bool_], *, intercept: bool, seed: int
+) -> RobustFit:
+    """By a high-breakdown estimate, with a ridge where there are few rows for each coefficient."""
+    k = rows.design.shape[1]
+    if float(rows.weights[near].sum()) < _FEWEST * k:
+        near = np.ones_like(near)
+    rows_each = float(rows.weights.sum()) / k
+    fit = high_breakdown_fit(rows, near, seed) if rows_each >= _FEWEST else None
+    if fit is not None and (rows_each >= _FEW or fit.scale == 0):
+        return fit
+    return robust_ridge_fit(rows, near, intercept=intercept, start=fit)
+
+
+def _unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) -> bool:
+    """Whether the fit describes too few rows, or rows of one target value only.
+
+    Rows far out in their features need not come back: a majority of the near ones founds a fit.
+    """
+    target, count = rows.target, rows.weights
+    described = (fit.trust > 0.5) & (count > 0)
+    values, index = np.unique(target, return_inverse=True)
+    if len(values) == 1:
+        return False
+    range_described = float(np.ptp(target[described])) if described.any() else 0.0
+    if fit.scale == 0.0:
+        return range_described == 0.0
+    shares = np.bincount(index, count) / count.sum()
+    value = values[shares.argmax()]
+    # A number far from all others, such as 9999, stands for "unknown"; zeros are a quantity.
+    code = value != 0 and np.abs(target[described] - value).min(initial=np.inf) > range_described
+    if shares.max() >= _TIED and not code:
+        return bool(count[described].sum() < _KEPT_OF_TIED * count.sum())
+    return bool(count[described & near].sum() < _KEPT * count[near].sum())
+
+
+def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
+    """min sum |r_i|, proven; with a ridge where rows are few."""
+    design, target, count = rows.design, rows.target, rows.weights
+    few = count.sum() < _FEW * design.shape[1]
+    problem = LinearFit(
+        p=1, regularizer="ridge" if few else None, alpha="auto" if few else 0.0,
+        constraint=None, fit_intercept=intercept, tol=1e-6, max_iter=200,
+    )  # fmt: skip
+    x = design[:, 1:] if intercept else design
+    coef, offset, _, _ = problem.solve(x, target[:, None], count, start=None, seed=0)
+    full = np.concatenate([offset, coef[0]]) if intercept else coef[0]
+    residual = np.abs(target - design @ full)
+    wide = float(np.quantile(residual, 0.9)) or float(residual.max(initial=0.0)) or 1.0
+    scale = inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
+    return RobustFit(full, scale, np.ones(len(target)), np.ones(len(target)), float(len(target)))
+
+
+def _near(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
+    """Rows in the bulk of the features, by those columns whose quartiles differ.
+
+    A column of few values has no bulk: a category that a third of the rows have is no mistake. Its
+    rows are near unless they have a value that hardly any other has.
+    """
+    near = np.ones(len(columns), dtype=bool)
+    low, high = np.quantile(columns, (0.25, 0.75), axis=0) if columns.size else (0.0, 0.0)
+    spread = np.flatnonzero(np.asarray(high - low) > 0)
+    if not len(spread) or len(columns) < 3:
+        return near
+    few = np.array([len(np.unique(columns[:_LOOKED_AT, j])) <= _FEW_VALUES for j in spread])
+    few &= len(columns) > _FEW_VALUES * _FEW_VALUES
+    for j in spread[few]:
+        _, level, shared = np.unique(columns[:, j], return_inverse=True, return_counts=True)
+        near &= shared[level] >= _COMMON * len(columns)
+    if not few.all():
+        part = columns[:, spread[~few]]
+        near &= LeverageWeights.fit(part, count, seed).weights(part) > 0
+    return near if count[near].any() else np.ones(len(columns), dtype=bool)
+
+
+def _spanned(columns: Vector, rows: NDArray[np.bool_]) -> Vector | None:
+    """A basis of the directions in which these rows differ, where that is not all of them."""
+    if columns.shape[1] > len(columns):
+        return None  # the ridge takes care
+    values, vectors = np.linalg.eigh(columns[rows].T @ columns[rows])
+    kept = values > 1e-13 * values.max(initial=0.0)
+    return None if kept.all() else vectors[:, kept]
+
+
+def row_counts(weights: Vector | None, n: int) -> Vector:
+    """Whole weights count rows; others are brought to a mean of one over the rows that have any."""
+    if weights is None:
+        return np.ones(n)
+    if (weights == np.round(weights)).all():
+        return weights.astype(np.float64)
+    counted: Vector = weights * ((weights > 0).sum() / weights.sum())
+    return counted
+
+
+def _typical(target: Vector, count: Vector) -> float:
+    """A size of the target, so that everything can be told from its rounding."""
+    used = target[count > 0]
+    away = np.abs(used - np.median(used))
+    size = float(np.median(away)) or (float(np.median(away[away > 0])) if away.any() else 0.0)
+    return size or float(np.abs(used).max(initial=0.0)) or 1.0
+
+
+def _cutoff(freedom: float, targets: int) -> float:
+    """What 0.6 % of good rows exceed: the largest of `targets` studentised residuals."""
+    share = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / targets)
+    return float(student.ppf(1.0 - share / 2.0, max(1.0, freedom - 1.0)))
+
+
+def _proof(
+    design: Vector, y: Array, count: Vector, fits: list[RobustFit], intercept: bool
+) -> tuple[float, float]:
+    """Objective of the weighted fits, and how far above the optimum at these weights it may be.
+
+    sum_targets mean_i w_i r_i^2 + strength ||b||^2; a quadratic with gradient g and Hessian H lies
+    exactly g' H^-1 g / 2 above its least value.
+    """
+    objective, above = 0.0, 0.0
+    for j, fit in enumerate(fits):
+        mass = count * fit.trust
+        total = float(mass.sum()) or 1.0
+        residual = y[:, j] - design @ fit.coef
+        charged = fit.coef.copy()
+        if intercept:
+            charged[0] = 0.0
+        objective += float(mass @ residual**2) / total + fit.ridge * float(charged @ charged)
+        gram, moment = gram_and_moment(design, residual, mass / total)
+        ridged = gram + fit.ridge * np.diag((charged != 0).astype(float)) if fit.ridge else gram
+        slope = moment - fit.ridge * charged
+        above += float(slope @ np.linalg.lstsq(ridged, slope, rcond=1e-12)[0])
+    return objective, max(0.0, above) / objective if objective > 0 else 0.0

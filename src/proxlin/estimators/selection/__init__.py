@@ -1,0 +1,1 @@
+"""RobustFeatureSelector: which features matter, along a path of penalties."""

@@ -1,0 +1,119 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxlin.app.tabular.reading.numbers import LARGEST, Reading, find_numbers, read_numbers
+
+
+def found(cells, **options):
+    return find_numbers(pd.Series(cells), comma_decimals=options.get("comma", False))
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1", " 2.5 ", "-3e2"], [1, 2.5, -300]),
+        (["$1,200", "$900.50", "-$5"], [1200, 900.5, -5]),
+        (["12 %", "7%", "0.5 %"], [12, 7, 0.5]),
+        (["1.200,50 €", "3,5 €", "7 €"], [1200.5, 3.5, 7]),
+        (["12,5", "3,25", "4"], [12.5, 3.25, 4]),
+        (["1,234", "5,678", "12"], [1234, 5678, 12]),
+    ],
+)
+def test_numbers_written_as_text(cells, values):
+    np.testing.assert_allclose(found(cells).values, values)
+
+
+def test_a_comma_may_be_either_and_the_separator_decides():
+    cells = ["1,234", "5,678"]
+    np.testing.assert_allclose(found(cells).values, [1234, 5678])
+    np.testing.assert_allclose(found(cells, comma=True).values, [1.234, 5.678])
+
+
+def test_a_few_strange_cells_count_as_missing_many_make_it_text():
+    few = found([*map(str, range(40)), "unknown"])
+    assert (few.strange, few.example) == (1, "unknown")
+    assert np.isnan(few.values[-1])
+    assert found(["1", "2", "unknown", "many"]) is None
+
+
+def test_numbers_are_found_among_more_different_junk_than_numbers():
+    junk = [f"junk {number}" for number in range(3000)]
+    numbers = found(["0"] * 97_000 + junk)
+    assert numbers.strange == 3000
+    assert found(["0"] * 3000 + junk) is None
+
+
+def test_dates_become_days():
+    days = found(["1970-01-02", "1971-01-01T12:00:00", "1969-12-31"])
+    assert days.reading.form == "date"
+    np.testing.assert_allclose(days.values, [1, 365.5, -1])
+    times = pd.Series(pd.to_datetime(["1970-01-03", None]).tz_localize("UTC"))
+    np.testing.assert_array_equal(find_numbers(times, comma_decimals=False).values, [2, np.nan])
+
+
+def test_dotted_dates_have_the_day_first():
+    days = found(["02.01.1970", "1.2.1970", "1971-01-01", "31.12.1969 12:00", None])
+    np.testing.assert_array_equal(days.values, [1, 31, 365, -0.5, np.nan])
+    assert found(["31.02.2020", "40.01.2020"]) is None
+
+
+def test_slashed_dates_are_read_once_a_day_above_12_settles_the_order():
+    for cells, days in (
+        (["02/01/1970", "13/01/1970"], [1, 12]),
+        (["01/02/1970", "1/13/1970"], [1, 12]),
+    ):
+        numbers = found(cells)
+        np.testing.assert_array_equal(numbers.values, days)
+        later = read_numbers(pd.Series(["03/04/1970"]), numbers.reading)
+        assert later.values == (92 if numbers.reading.slashed == "day first" else 62)
+    assert found(["01/02/2020", "02/01/2020"]) is None
+    assert found(["13/01/2020", "01/13/2020"]) is None
+
+
+def test_a_rare_slip_does_not_turn_the_order_round():
+    numbers = found([*(f"05/{day}/2020" for day in range(1, 29)), "13/05/2020"])
+    assert (numbers.reading.slashed, numbers.strange) == ("month first", 1)
+
+
+def test_yes_and_no_become_one_and_zero():
+    for cells in (["yes", "No", None, "yes"], [True, False, None, True]):
+        truth = found(cells)
+        assert truth.reading.form == "truth"
+        np.testing.assert_array_equal(truth.values, [1, 0, np.nan, 1])
+
+
+def test_infinite_and_absurd_numbers_are_strange():
+    numbers = found([1.0, np.inf, 1e200, -2.0])
+    assert numbers.strange == 2
+    np.testing.assert_array_equal(numbers.values, [1, np.nan, np.nan, -2])
+
+
+def test_later_tables_are_read_in_the_same_way():
+    np.testing.assert_array_equal(
+        read_numbers(pd.Series(["1,5", "x", None]), Reading("number", True)).values,
+        [1.5, np.nan, np.nan],
+    )
+    # A column of plain numbers is no date.
+    assert np.isnan(read_numbers(pd.Series([1.0, 2.0]), Reading("date")).values).all()
+
+
+def test_lists_are_no_numbers():
+    assert found([[1], [2]]) is None
+    assert read_numbers(pd.Series([[1], [2]]), Reading("number")).strange == 2
+
+
+@given(st.lists(st.one_of(st.text(max_size=6), st.integers(), st.floats(), st.none()), min_size=1))
+def test_whatever_the_cells_numbers_are_finite_or_missing(cells):
+    numbers = find_numbers(pd.Series(cells, dtype=object), comma_decimals=False)
+    if numbers is not None:
+        known = numbers.values[~np.isnan(numbers.values)]
+        assert len(numbers.values) == len(cells)
+        assert (np.abs(known) <= LARGEST).all()
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1))
+def test_numbers_survive_the_way_through_text(values):
+    np.testing.assert_array_equal(found([repr(value) for value in values]).values, values)

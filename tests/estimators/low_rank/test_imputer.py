@@ -1,0 +1,113 @@
+"""RobustImputer: what a row lets expect, whatever its wrong cells say; medians for noise."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from proxlin.errors import InvalidInputError
+from proxlin.estimators.low_rank.factor_model import FactorModel
+from proxlin.estimators.low_rank.imputer import RobustImputer
+
+
+def low_rank(n: int = 300, columns: int = 10, noise: float = 0.1) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n, 2)) @ rng.normal(size=(2, columns))
+    return rows + noise * rng.normal(size=rows.shape)
+
+
+@pytest.mark.parametrize("size", [10.0, 1e3, 1e12])
+def test_hidden_cells_come_back_beside_wrong_ones_of_any_size(size: float) -> None:
+    clean = low_rank()
+    rng = np.random.default_rng(1)
+    x = np.where(rng.random(clean.shape) < 0.15, clean + size * rng.random(clean.shape), clean)
+    hidden = rng.random(clean.shape) < 0.2
+    x[hidden] = np.nan
+    filled = RobustImputer().fit_transform(x)
+    assert np.abs(filled - clean)[hidden].mean() < 0.2  # noise 0.1, a cell about 1
+    np.testing.assert_array_equal(filled[~hidden], x[~hidden])
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_columns_that_know_nothing_of_each_other_are_filled_with_about_their_medians(
+    skewed: bool,
+) -> None:
+    rng = np.random.default_rng(2)
+    clean = rng.normal(size=(400, 6))
+    clean = np.exp(clean) if skewed else clean
+    hidden = rng.random(clean.shape) < 0.3
+    x = np.where(hidden, np.nan, clean)
+    errors = np.abs(RobustImputer().fit_transform(x) - clean)[hidden].mean()
+    assert errors < 1.03 * np.abs(np.nanmedian(x, axis=0) - clean)[hidden].mean()
+
+
+def test_a_curved_relation_between_ranks_is_used() -> None:
+    rng = np.random.default_rng(3)
+    latent = rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(400, 4))
+    clean = np.exp(2 * latent)
+    hidden = rng.random(clean.shape) < 0.2
+    x = np.where(hidden, np.nan, clean)
+    filled = RobustImputer().fit_transform(x)
+    assert np.median(np.abs(np.log(filled / clean))[hidden]) < 0.4  # 2 without the row
+
+
+def test_units_of_columns_do_not_matter() -> None:
+    x = low_rank(100)
+    x[np.random.default_rng(4).random(x.shape) < 0.2] = np.nan
+    scale, shift = np.logspace(-3, 3, 10), np.arange(10.0)
+    plain = RobustImputer().fit_transform(x)
+    moved = RobustImputer().fit_transform(x * scale + shift)
+    np.testing.assert_allclose((moved - shift) / scale, plain, atol=1e-6)
+
+
+def test_new_rows_constant_columns_and_frames() -> None:
+    frame = pd.DataFrame(low_rank(80, 4), columns=list("abcd")).assign(e=7.0)
+    model = RobustImputer().fit(frame)
+    new = frame.head(3).copy()
+    new.loc[0, "e"], new.loc[1, "a"] = np.nan, np.nan
+    filled = model.set_output(transform="pandas").transform(new)
+    assert list(filled.columns) == list("abcde")
+    assert filled.loc[0, "e"] == 7.0
+    assert abs(filled.loc[1, "a"] - frame.loc[1, "a"]) < 0.6
+    assert sum(model.weights_.values()) == pytest.approx(1)
+
+
+def test_a_column_without_a_known_cell_is_refused() -> None:
+    x = low_rank(20, 3)
+    x[:, 1] = np.nan
+    with pytest.raises(InvalidInputError, match="known cell in every column"):
+        RobustImputer().fit(x)
+
+
+def test_the_factor_model_predicts_with_the_conditional_mean_of_its_gaussian() -> None:
+    rng = np.random.default_rng(5)
+    model = FactorModel(rng.normal(size=5), rng.normal(size=(5, 2)), 0.1 + rng.random(5))
+    z = model.center + rng.normal(size=(1, 2)) @ model.loadings.T
+    known = np.array([[True, True, False, True, True]])
+    found = model._explain(np.where(known, z, 0.0), known, known.astype(float))
+    covariance = model.loadings @ model.loadings.T + np.diag(model.noise)
+    for cell in range(5):
+        others = [j for j in range(5) if known[0, j] and j != cell]
+        gain = covariance[cell, others] @ np.linalg.inv(covariance[np.ix_(others, others)])
+        mean = model.center[cell] + gain @ (z[0, others] - model.center[others])
+        variance = covariance[cell, cell] - gain @ covariance[others, cell]
+        assert found.expected[0, cell] == pytest.approx(mean)
+        if known[0, cell]:
+            surprise = (z[0, cell] - mean) / np.sqrt(variance)
+            assert found.surprise[0, cell] == pytest.approx(surprise)
+
+
+def test_the_factor_model_finds_the_covariance_of_incomplete_gaussian_rows() -> None:
+    rng = np.random.default_rng(6)
+    loadings = rng.normal(size=(6, 2))
+    z = rng.normal(size=(3000, 2)) @ loadings.T + 0.5 * rng.normal(size=(3000, 6))
+    known = rng.random(z.shape) < 0.7
+    found = FactorModel.fit(z, known, 2, trusted=known)
+    truth = loadings @ loadings.T + 0.25 * np.eye(6)
+    away = found.loadings @ found.loadings.T + np.diag(found.noise) - truth
+    assert np.linalg.norm(away) < 0.1 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "a"])
+def test_an_odd_random_state_is_refused_in_a_sentence(seed):
+    with pytest.raises(InvalidInputError, match="random_state must be None, a whole number"):
+        RobustImputer(random_state=seed).fit(np.ones((5, 2)))
