@@ -221,3 +221,15 @@ def test_the_bootstrap_tells_how_far_it_is(capsys):
     said = capsys.readouterr().err
     assert "100% of the repeats" in said
     assert "200 repeats" in said
+
+
+@pytest.mark.parametrize(("shift", "wrong"), [(5.0, 1e6), (3.0, 50.0)])
+def test_wrong_rows_on_one_side_of_a_feature_widen_no_interval(shift, wrong):
+    rng = np.random.default_rng(0)
+    x, new = rng.normal(size=(300, 3)), rng.normal(size=(2000, 3))
+    y, truth = (rows.sum(axis=1) + rng.normal(size=len(rows)) for rows in (x, new))
+    x[:60, 0] += shift
+    y[:60] = wrong
+    low, high = RobustRegressor().fit(x, y).predict_interval(new)
+    assert 0.87 < np.mean((low <= truth) & (truth <= high)) < 0.93
+    assert np.quantile(high - low, 0.95) < 4.0

@@ -30,6 +30,7 @@ Predict = Callable[[Vector], Vector]  # (n, features) -> (n, targets)
 MOST_ROWS = 5000  # that are kept for calibration
 
 _FAR = 3.5  # deviations of the misfits, beyond which rows may be wrong
+_HOPELESS = 2.0  # times as far, beyond which misfits have no part in the first local spread
 _FEWEST = 60  # rows below which the spread is taken to be the same everywhere
 _FOLDS = 5
 _MOST_PIECES = 8
@@ -67,13 +68,14 @@ class Calibration:
             misfit = self.misfit[:, target]
             table = np.column_stack([self.x, self.fitted[:, target]])
             pieces = _MOST_PIECES if local else 0
-            spread = LocalSpread.fit(table, misfit, pieces=pieces)
-            scores = misfit / spread.left_out(table, misfit)
-            near = scores <= far_from(scores)  # the others are not counted, and shape nothing
-            spread = LocalSpread.fit(table[near], misfit[near], pieces=pieces)
-            sizes = spread(table)
-            sizes[near] = spread.left_out(table[near], misfit[near])
-            self._spreads[target, local] = spread, misfit / sizes
+            near = misfit <= _HOPELESS * far_from(misfit)
+            for _ in range(2):  # rows that are not counted shape nothing
+                spread = LocalSpread.fit(table[near], misfit[near], pieces=pieces)
+                sizes = spread(table)
+                sizes[near] = spread.left_out(table[near], misfit[near])
+                scores = misfit / sizes
+                near = scores <= far_from(scores)
+            self._spreads[target, local] = spread, scores
         return self._spreads[target, local]
 
     def reach(self, x: Any, fitted: Vector, coverage: float, *, local: bool) -> Vector:
@@ -158,7 +160,7 @@ class LocalSpread:
                 break
             chosen = np.append(spread.chosen, varied[pull.argmax()])
             spread = replace(spread, chosen=chosen)._refitted(columns, misfit)
-        top = float(spread._linear(columns).max())
+        top = min(float(spread._linear(columns).max()), float(misfit.max()))
         return replace(spread, bounds=(floor, max(top, floor)))
 
     def __call__(self, table: Vector) -> Vector:
