@@ -233,3 +233,15 @@ def test_wrong_rows_on_one_side_of_a_feature_widen_no_interval(shift, wrong):
     low, high = RobustRegressor().fit(x, y).predict_interval(new)
     assert 0.87 < np.mean((low <= truth) & (truth <= high)) < 0.93
     assert np.quantile(high - low, 0.95) < 4.0
+
+
+@pytest.mark.parametrize("settings", [{}, {"p": "mse", "regularizer": None}])
+def test_categories_of_one_row_have_the_error_of_its_noise(settings):
+    rng = np.random.default_rng(0)
+    category = np.concatenate([np.zeros(150, dtype=int), np.arange(1, 31)])
+    x = np.column_stack([rng.normal(size=180), np.eye(31)[category][:, 1:]])
+    y = x[:, 0] + 0.3 * rng.normal(size=180)
+    model = RobustRegressor(**settings).fit(x, y)
+    found = errors(model, "sandwich")
+    np.testing.assert_allclose(found[2:], errors(model, "H1")[2:], rtol=0.05)
+    np.testing.assert_allclose(found[2:], 0.3, rtol=0.2)

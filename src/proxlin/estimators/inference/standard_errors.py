@@ -122,32 +122,43 @@ class MEstimate:
 
         h_i = psi'_i a_i' H^-1 a_i is what a row takes off its own residual, as in least squares.
         """
+        pulled, leverage = self._pulled(rows)
+        rest = 1.0 - np.minimum(leverage, _MOST_LEVERAGE)
+        moved: Vector = pulled * (self.scale * self.psi[rows] / rest)[:, None]
+        return moved
+
+    def _pulled(self, rows: slice) -> tuple[Vector, Vector]:
+        """H^-1 a_i, and the leverage h_i >= 0."""
         pulled = self.design[rows] @ self.bread
         own = self.slope[rows] * (pulled * self.design[rows]).sum(1)
-        leverage = np.clip(own, 0.0, _MOST_LEVERAGE)
-        moved: Vector = pulled * (self.scale * self.psi[rows] / (1.0 - leverage))[:, None]
-        return moved
+        return pulled, np.maximum(own, 0.0)
 
     def covariance(self, formula: str = "sandwich") -> Vector:
         """(k, k) by one of `FORMULAS`.
 
         "sandwich" makes up for leverage as HC3 does (MacKinnon & White 1985) and lets the noise
-        spread as it likes. The others suppose one spread: "H1", "H2" and "H3" are those of
-        statsmodels' RLM, "w" is robustbase's `.vcov.w`.
+        spread as it likes; a row that the fit must follow (the only one of its category) has no
+        residual to tell its noise by, and counts with that of all rows at least. The others
+        suppose one spread: "H1", "H2" and "H3" are those of statsmodels' RLM, "w" is robustbase's
+        `.vcov.w`.
         """
         check_choice("errors", formula, FORMULAS)
+        k, n = self.design.shape[1], float(self.count.sum())
+        level = max(self.mean(self.slope), 1e-3)
+        square = self.scale**2 * n * self.mean(self.psi**2) / self.freedom
         if formula == "sandwich":
+            common = float(np.sqrt(square)) / (self.scale * level)
             total = np.zeros((self.design.shape[1],) * 2)
             for first in range(0, len(self.design), _BLOCK):
                 part = slice(first, first + _BLOCK)
-                moved = self.influence(part)
+                pulled, leverage = self._pulled(part)
+                size = np.abs(self.psi[part]) / (1.0 - np.minimum(leverage, _MOST_LEVERAGE))
+                size = np.where(leverage > _MOST_LEVERAGE, np.maximum(size, common), size)
+                moved = pulled * (self.scale * size)[:, None]
                 total += (moved * self.count[part, None]).T @ moved
             return total
-        k, n = self.design.shape[1], float(self.count.sum())
-        level = max(self.mean(self.slope), 1e-3)
         varied = self.mean((self.slope - level) ** 2)
         correction = 1.0 + k / n * varied / level**2
-        square = self.scale**2 * n * self.mean(self.psi**2) / self.freedom
         if formula == "w":
             unit = self.gram(self.weight) / self.mean(self.weight)
             return np.asarray(square / level**2 * correction**2 * _inverse(unit))
