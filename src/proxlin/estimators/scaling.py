@@ -85,3 +85,13 @@ def _quartiles(column: Array, weights: NDArray[np.float64] | None) -> tuple[floa
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), weights=mass, method="inverted_cdf")
     spread = np.average(np.abs(values - middle), weights=mass)
     return float(middle), float(high - low), float(spread)
+
+
+def is_code(value: float, others: NDArray[np.float64]) -> bool:
+    """Whether a frequent value stands for "unknown", as 9999 does; zeros are a quantity.
+
+    It then lies farther from all others than these are apart.
+    """
+    if value == 0 or not len(others):
+        return value != 0
+    return bool(np.abs(others - value).min() > np.ptp(others))

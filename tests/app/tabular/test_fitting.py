@@ -222,6 +222,17 @@ def test_targets_of_absurd_sizes_end_without_a_warning():
         assert np.isfinite(summary.trained.scores).all()
 
 
+def test_targets_with_a_code_for_unknown_are_outliers_and_nothing_is_learned_from_them():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=200)
+    y = 3 * x + 0.3 * generator.normal(size=200)
+    y[:60] = 1e12
+    summary = outcome_of(pd.DataFrame({"x": x, "y": y}), targets=("y",))
+    assert medians(summary, "y")[MODEL] < 1
+    assert summary.metrics["outliers"]["training_share"] > 0.3
+    assert any("code for an unknown value" in caveat for caveat in summary.metrics["caveats"])
+
+
 def test_with_few_rows_only_lines_are_fitted_and_it_is_said():
     frame = pd.DataFrame({"x": np.arange(20.0), "y": 2 * np.arange(20.0) + np.arange(20) % 3})
     status = fit_table(frame, FitSettings(targets=("y",))).model.estimator.result_.status

@@ -28,6 +28,7 @@ from proxlin.app.tabular.reading.column_kinds import (
 from proxlin.app.tabular.reading.columns import Matrix, NumberColumn
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.encoding import TableEncoding
+from proxlin.app.tabular.reading.target_codes import coded_rows
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.estimator_state import estimator_state, restore_estimator
 from proxlin.run.result import Callback
@@ -153,7 +154,7 @@ def _estimator(
 ) -> tuple[Any, list[str]]:
     """The fitted estimator, and what was decided for it; `like` was fitted to some of the rows."""
     if settings.families:
-        sizes = np.array([robust_scaling(column)[1] for column in rows.targets.T])
+        sizes = np.array([robust_scaling(c[~coded_rows(c)])[1] for c in rows.targets.T])
         model = fit_families(
             rows.encoded,
             encoding.scale_targets(rows.targets),

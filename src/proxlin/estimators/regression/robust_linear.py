@@ -30,7 +30,7 @@ from proxlin.estimators.regression.linear_fit import LinearFit
 from proxlin.estimators.regression.robust_ridge import robust_ridge_fit
 from proxlin.estimators.regression.s_estimate import RegressionRows, gram_and_moment
 from proxlin.estimators.robust_scale import Vector, inner_scale, m_scale
-from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.scaling import RobustScaling, is_code
 from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status
 from proxlin.run.result import Callback, Certificate, History, Progress, Result
@@ -220,9 +220,7 @@ def _unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) ->
         return range_described == 0.0
     shares = np.bincount(index, count) / count.sum()
     value = values[shares.argmax()]
-    # A number far from all others, such as 9999, stands for "unknown"; zeros are a quantity.
-    code = value != 0 and np.abs(target[described] - value).min(initial=np.inf) > range_described
-    if shares.max() >= _TIED and not code:
+    if shares.max() >= _TIED and not is_code(float(value), target[described]):
         return bool(count[described].sum() < _KEPT_OF_TIED * count.sum())
     return bool(count[described & near].sum() < _KEPT * count[near].sum())
 

@@ -213,3 +213,15 @@ def test_a_net_takes_part_when_there_is_time_for_it():
     restored = restore_regressor(values, {k: torch.as_tensor(v) for k, v in arrays.items()})
     np.testing.assert_array_equal(restored.predict(x), model.predict(x))
     assert np.abs(model.predict(x) - np.sin(x[:, :1] * x[:, 1:])).mean() < 0.3
+
+
+@pytest.mark.parametrize("count", [45, 60, 80])
+def test_a_code_for_unknown_targets_teaches_and_judges_nothing(count):
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 1))
+    z = 3 * x + 0.3 * generator.normal(size=(200, 1))
+    z[:count] = 1e12
+    model = fit_families(x, z, roles(1), families=("linear", "additive"))
+    assert np.abs(model.predict(x) - 3 * x).max() < 0.5
+    assert np.isfinite(model.held_out).all()
+    assert max(figure.held_out_error for figure in model.figures) < 1

@@ -67,8 +67,8 @@ def fit_families(
     those in which errors are compared. Linear and additive models are fitted again to all rows;
     trees and nets are the average of their members of each fold. With `seconds`, families that
     there is no time for are left out, the linear one never. Cells far out count as the outermost
-    usual ones. `like` is a model of some of these
-    rows whose shrinkage is taken over.
+    usual ones. Rows with a code for "unknown" as a target are predicted, but teach and judge
+    nothing. `like` is a model of some of these rows whose shrinkage is taken over.
     """
     z = np.clip(z, -_FARTHEST, _FARTHEST)
     columns = None
@@ -82,7 +82,7 @@ def fit_families(
     given = {name: Shrinkage.of(model) for name, model in models.items()}
     table = FoldedTable(x, z, roles, units=units, seed=seed, seconds=seconds)
     search = _Search(table, tell)
-    wanted = [name for name in families if len(x) >= _ENOUGH_ROWS[name]] or ["linear"]
+    wanted = [name for name in families if table.uncoded.sum() >= _ENOUGH_ROWS[name]] or ["linear"]
     if len(wanted) > 1 and (seconds is None or seconds < _NET_SECONDS) and "net" in wanted:
         wanted.remove("net")
     straight = [

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from proxlin.app.tabular.reading.columns import ColumnRoles, Indices, Matrix, Vector
+from proxlin.app.tabular.reading.target_codes import uncoded_rows
 
 Units = Callable[[Matrix], Matrix]
 Folds = Sequence[tuple[Indices, Indices]]  # rows to fit to and rows held out
@@ -39,8 +40,10 @@ class FoldedTable:
     ) -> None:
         self.x, self.z, self.roles, self.units, self.seed = x, z, roles, units, seed
         self.began, self.seconds = time.monotonic(), seconds
-        self.floor, self.unit_floor = scale_floor(z), scale_floor(units(z))
-        order = np.random.default_rng(seed).permutation(len(x))[:MOST_ROWS]
+        self.uncoded = uncoded_rows(units(z))  # the others are no row of any fold
+        self.floor, self.unit_floor = (scale_floor(t[self.uncoded]) for t in (z, units(z)))
+        order = np.random.default_rng(seed).permutation(len(x))
+        order = order[self.uncoded[order]][:MOST_ROWS]
         parts = np.array_split(order, min(_FOLDS, len(order)))
         used = parts if len(order) <= _MANY_ROWS else parts[:2]
         self.folds = [(np.setdiff1d(order, part), np.sort(part)) for part in used]

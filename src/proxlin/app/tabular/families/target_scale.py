@@ -11,6 +11,7 @@ from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
 from proxlin.app.tabular.families.jury import Jury
 from proxlin.app.tabular.reading.column_kinds import robust_scaling
 from proxlin.app.tabular.reading.columns import ColumnRoles, Matrix, NumberColumn, Vector
+from proxlin.app.tabular.reading.target_codes import coded_rows
 
 _SKEWED = 1.2  # upper over lower half of the range between the outer tenths
 _LOG_MARGIN = 1.03  # a skewed target is on a log scale unless its own is better by more
@@ -23,13 +24,15 @@ def choose_target_scales(
 ) -> tuple[tuple[NumberColumn, ...], list[str]]:
     """The targets, on a log scale where held-out rows are predicted better so, and sentences."""
     chosen, notes = [], []
-    for target, own in zip(targets, values.T, strict=True):
+    for target, cells in zip(targets, values.T, strict=True):
         chosen.append(target)
+        known = ~coded_rows(cells)
+        own = cells[known]
         if not _may_be_logarithmic(own):
             continue
         other = _log_target(target, own)
         scaled = [target.scaled(own), other.scaled(own)]
-        errors = _held_out_errors(x, scaled, [target.plain, other.plain], roles, seed)
+        errors = _held_out_errors(x[known], scaled, [target.plain, other.plain], roles, seed)
         plain, log = (error / target.scale for error in errors)
         if log < _LOG_MARGIN * plain:
             chosen[-1] = other

@@ -14,6 +14,7 @@ from proxlin.app.tabular.reading.columns import CategoryColumn, Column, NumberCo
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.dates import READ, looks_like_date
 from proxlin.app.tabular.reading.numbers import Numbers, TextCells, find_numbers, read_numbers
+from proxlin.app.tabular.reading.target_codes import coded_rows
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scaling import RobustScaling
 
@@ -96,7 +97,7 @@ def scale_target(target: NumberColumn, cells: pd.Series[Any]) -> NumberColumn:
             f"target {target.name!r} is always {observed[0]:g} in the training rows: there is"
             " nothing to learn."
         )
-    center, scale = robust_scaling(observed)
+    center, scale = robust_scaling(observed[~coded_rows(observed)])
     return replace(target, center=center, scale=scale, fill=center)
 
 

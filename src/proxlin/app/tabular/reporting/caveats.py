@@ -9,6 +9,7 @@ from proxlin.app.tabular.families.folds import FREQUENT
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement
 from proxlin.app.tabular.reading.columns import NumberColumn, show_number
+from proxlin.app.tabular.reading.target_codes import coded_rows
 from proxlin.app.tabular.reporting.yardsticks import BOOSTING, HUBER, MIDDLE, MODEL, ColumnError
 from proxlin.report.figure_text import show_figure
 
@@ -70,6 +71,13 @@ def _frequent_values(fitted: Fitted) -> list[str]:
                 f"{name!r} has two values: it is predicted as a number between them, as a rule near"
                 " the likelier one. This is no classifier and gives no probabilities, and no row"
                 " counts as an outlier: the score says only which ones fit worst."
+            )
+        elif (coded := coded_rows(values)).any():
+            code = show_number(float(values[coded][0]), target.reading)
+            sentences.append(
+                f"{coded.mean():.0%} of the training rows have {code} for {name!r}, far from all"
+                " others: it was taken for a code for an unknown value, and such rows are"
+                " outliers. Empty these cells if it is one."
             )
         elif (
             share > FREQUENT
