@@ -225,3 +225,11 @@ def test_a_code_for_unknown_targets_teaches_and_judges_nothing(count):
     assert np.abs(model.predict(x) - 3 * x).max() < 0.5
     assert np.isfinite(model.held_out).all()
     assert max(figure.held_out_error for figure in model.figures) < 1
+
+
+def test_a_forest_that_is_late_is_left_out_and_alone_it_is_not(product, monkeypatch):
+    x, z, _ = product
+    monkeypatch.setattr(FoldedTable, "late", lambda table, share: share == 1.0)
+    model = fit_families(x, z, roles(3), families=("linear", "forest"))
+    assert model.taking_part == ["linear"]
+    assert fit_families(x, z, roles(3), families=("forest",)).taking_part == ["forest"]

@@ -39,6 +39,14 @@ def test_steps_are_looked_up_and_wrong_rows_are_not(steps, redescending):
     assert away.max() < 10
 
 
+def test_the_largest_seed_and_rows_that_every_tree_has_seen(monkeypatch):
+    monkeypatch.setattr("proxlin.app.tabular.families.forest._TREES", 4)
+    x = np.arange(100.0)[:, None]
+    z = 1e6 + x[:, 0]
+    forest = Forest.fit(x, z, z, redescending=False, seed=2**32 - 1)
+    assert np.abs(forest.predict(x) - z).max() < 50
+
+
 def test_where_columns_look_the_target_up_a_forest_takes_part(steps):
     x, truth, z = steps
     model = fit_families(x, z[:, None], ColumnRoles(np.arange(2)))

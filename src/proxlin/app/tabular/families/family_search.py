@@ -40,6 +40,7 @@ _FEWEST_COLUMNS, _MOST_CELLS = 1000, 4_000_000  # encoded columns that are used,
 _STRAIGHT = ("linear", "additive")
 _ENOUGH_ROWS = {"linear": 10, "additive": 40, "kernel": 40, "trees": 60, "forest": 100, "net": 200}
 _MOST_LEVELS = 60  # of the smallest categories, which trees and kernels see one by one
+_SEEDS = 2**32
 _FOREST = 0.8  # share of the time after which no forest is begun
 _NET_WIDTHS = (32,)
 _WHOLE_BATCH = 1500  # rows up to which a net is trained by few steps of all rows
@@ -95,8 +96,9 @@ def fit_families(
         search.kernels()
     if search.bases and "trees" in wanted:
         search.trees()
-    if search.bases and "forest" in wanted and (wanted == ["forest"] or not table.late(_FOREST)):
-        search.forests()
+    alone = wanted == ["forest"]
+    if search.bases and "forest" in wanted and (alone or not table.late(_FOREST)):
+        search.forests(alone=alone)
     if "net" in wanted:
         search.nets()
     model = search.chosen(wanted)
@@ -166,14 +168,16 @@ class _Search:
         trees = [BoostedTrees.fit(folds, **settings) for folds, settings in self._to_correct(began)]
         self._keep("trees", self._corrected(list(zip(*trees, strict=True))), began)
 
-    def forests(self) -> None:
-        """Forests for the targets themselves."""
+    def forests(self, *, alone: bool) -> None:
+        """Forests for the targets themselves; none if time runs out, unless they are alone."""
         began = time.monotonic()
         self.tell("forests")
         table, members = self.table, []
         for number, ((train, _), base) in enumerate(zip(table.folds, self.bases, strict=True)):
             forests = []
             for target in range(table.z.shape[1]):
+                if not alone and table.late(1.0):
+                    return
                 columns, left = self._left_over(train, base, target)
                 z = table.z[train, target]
                 forests.append(
@@ -182,7 +186,7 @@ class _Search:
                         z,
                         z - left,
                         redescending=base.redescending,
-                        seed=table.seed + number,
+                        seed=(table.seed + number) % _SEEDS,
                         floor=table.floor,
                     )
                 )
@@ -253,7 +257,7 @@ class _Search:
                 scaling=False,
                 max_iter=_NET_STEPS if len(rows) <= _WHOLE_BATCH else None,
                 max_seconds=seconds,
-                random_state=table.seed + number,
+                random_state=(table.seed + number) % _SEEDS,
             )
             net.fit(ramps.apply(table.x[rows]), table.z[rows])
             members.append(NetMember(ramps, net))

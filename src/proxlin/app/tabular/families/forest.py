@@ -63,14 +63,18 @@ class Forest:
                 bootstrap=True,
                 oob_score=not last,
                 max_samples=min(int(used.sum()), _MOST_ROWS),
-                random_state=seed + last,
+                random_state=(seed + last) % 2**32,
             )
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a row that every tree has seen
+                warnings.filterwarnings("ignore", "Some inputs do not have OOB scores")
                 trees.fit(cells[used], near[used], trust[used])
             if not last:
+                in_all = np.ones(int(used.sum()), dtype=bool)  # rows that every tree has seen
+                for sample in trees.estimators_samples_:
+                    in_all &= np.bincount(sample, minlength=len(in_all)) > 0
+                unseen = np.where(in_all, guess[used], trees.oob_prediction_)
                 guess = np.where(used, 0.0, trees.predict(cells))
-                guess[used] = trees.oob_prediction_
+                guess[used] = unseen
         return cls._of([tree.tree_ for tree in trees.estimators_])
 
     @classmethod
