@@ -44,6 +44,34 @@ def test_wrong_cells_are_named_and_their_expectation_is_near(size: float) -> Non
     assert np.median(np.abs(expected - clean)[missing]) < 0.2
 
 
+@pytest.mark.parametrize("columns", [1, 2, 5])
+@pytest.mark.parametrize("rows", [10, 20, 50, 200])
+def test_a_gross_outlier_is_flagged_in_small_tables(rows: int, columns: int) -> None:
+    tables = [np.random.default_rng(seed).normal(size=(rows, columns)) for seed in range(4)]
+    for x in tables:
+        x[3] += 1000
+    flags = np.array([RobustOutlierDetector().fit(x).outliers_ for x in tables])
+    assert flags[:, 3].sum() >= 3  # in 20 x 1, 37 of 38 are found, and seed 3 is not
+    assert np.delete(flags, 3, axis=1).mean() < 0.06
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_a_few_rows_have_moderate_scores(rows: int, columns: int) -> None:
+    x = np.random.default_rng(0).normal(size=(rows, columns))
+    assert (np.abs(RobustOutlierDetector().fit(x).outlier_scores_) < 10).all()
+
+
+@pytest.mark.parametrize("copies", [100, 120, 150])
+def test_many_copies_of_a_good_row_neither_hide_outliers_nor_make_them(copies: int) -> None:
+    x = np.random.default_rng(0).normal(size=(200, 4))
+    x[:5] += 20
+    detector = RobustOutlierDetector().fit(np.r_[x, np.repeat(x[50:51], copies, axis=0)])
+    assert detector.outliers_[:5].all()
+    assert detector.outliers_[5:].mean() < 0.02
+
+
 @pytest.mark.parametrize("shape", [(300, 3), (800, 8), (800, 25)])
 def test_gaussian_rows_are_flagged_about_as_rarely_as_said(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(3)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _CUTOFF = 2.25  # standard deviations of a Gaussian score: 1 in 80 good rows lies beyond
 _REACH = 2.5  # standard deviations within which rows have a say in their own scale
+_LEAST_STRETCH, _LEAST_SPREAD = 0.25, 0.05  # of scores whose spread is about 1: for a few rows
+_DIGITS = 9  # to which equal rows have equal scores
 _GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the tables that scores are compared with
 
 
@@ -162,32 +164,44 @@ def _calibrated(oddity: Oddity, totals: NDArray[np.float64]) -> OutlierScale:
     """The middle of the totals, and a spread by which Gaussian rows have Gaussian tails.
 
     They are drawn with the covariance of the bulk: rows on a line have other tails than a ball.
+    Where their tail is long, rows farther out have a say in the scale, theirs and that of the data.
     """
     rng = np.random.default_rng(0)
     rows = min(len(totals), _GAUSSIAN_ROWS)
-    scores = []
+    usual = []
     for _ in range(-(-_GAUSSIAN_ROWS // rows)):
         table = oddity.cells.draw(rows, rng)[:, :_GAUSSIAN_COLUMNS]
-        usual = Oddity.fit(table, 0)[1]
-        scores.append(_scale_from_below(usual).scores(usual))
-    tail = np.percentile(np.concatenate(scores), 97.5)
-    return _scale_from_below(totals, float(tail / norm.isf(0.025)))
+        usual.append(Oddity.fit(table, 0)[1])
+    reach = _REACH * max(_stretch(usual, _REACH), 1.0)
+    center, spread = _scale_from_below(totals, reach)
+    stretch = max(_stretch(usual, reach), _LEAST_STRETCH)
+    return OutlierScale(center, stretch * spread, _CUTOFF)
 
 
-def _scale_from_below(totals: NDArray[np.float64], stretch: float = 1.0) -> OutlierScale:
+def _stretch(usual: list[NDArray[np.float64]], reach: float) -> float:
+    """The upper tail of Gaussian tables on their own scales, over that of a Gaussian."""
+    scores = []
+    for totals in usual:
+        center, spread = _scale_from_below(totals, reach)
+        scores.append((totals - center) / spread)
+    return float(np.percentile(np.concatenate(scores), 97.5) / norm.isf(0.025))
+
+
+def _scale_from_below(totals: NDArray[np.float64], reach: float) -> tuple[float, float]:
     """Median and deviation of the least odd rows that have no others within reach.
 
     They begin as the lower half and grow by what lies within reach of them. A long upper half of
-    good rows is followed to its end; outliers beyond a gap are never reached.
+    good rows is followed to its end; outliers beyond a gap are never reached. Equal rows count
+    once: many copies of one row say nothing of how far others may lie.
     """
-    ordered = np.sort(totals)
+    ordered = np.unique(np.round(totals, _DIGITS))
     count = (len(ordered) + 1) // 2
     while True:
         low, center, high = np.percentile(ordered[:count], (ONE_BELOW, 50, 100 - ONE_BELOW))
-        spread = max(center - low, high - center, 1e-9)
-        within = int((ordered <= center + _REACH * max(stretch, 1.0) * spread).sum())
+        spread = max(center - low, high - center, _LEAST_SPREAD)
+        within = int((ordered <= center + reach * spread).sum())
         if within <= count:
-            return OutlierScale(center, stretch * spread, _CUTOFF)
+            return float(center), float(spread)
         count = within
 
 
