@@ -30,6 +30,22 @@ def model(run, house_file, tmp_path):
     return tmp_path / "m"
 
 
+def test_one_wrong_test_row_is_one_with_the_largest_seed_too(run, tmp_path):
+    numbers = pd.DataFrame({"x": range(0, 300, 2)})
+    numbers["x"] = numbers["x"] * 37 % 300 / 10
+    numbers["y"] = 2 * numbers["x"] + numbers.index % 7 / 10
+    numbers[:120].to_csv(tmp_path / "train.csv", index=False)
+    other = numbers[120:].copy()
+    other.loc[130, "y"] = 1000
+    other.to_csv(tmp_path / "test.csv", index=False)
+    code, out, error = run(
+        "fit", tmp_path / "train.csv", "--targets", "y", "--test", tmp_path / "test.csv",
+        "--seed", 2**32 - 1, "--out", tmp_path / "m",
+    )  # fmt: skip
+    assert code == 0, error
+    assert "1 of the test rows is an outlier itself; it decides" in " ".join(out.split())
+
+
 def test_fit_just_works_and_says_what_it_did(run, house_file, tmp_path):
     code, out, error = run("fit", house_file, "--targets", "price", "--out", tmp_path / "m")
     assert code == 0, error

@@ -222,10 +222,10 @@ def _show(summary: FitSummary, out: Path) -> None:
     console.print(table, markup=False)
     wrong = summary.metrics["outliers"]["test_rows"]
     if wrong:
-        say(
-            f"{wrong:,} of the test rows are outliers themselves; they decide mean error and r2:"
-            " look at the median error."
-        )
+        these = "is an outlier itself; it decides"
+        if wrong > 1:
+            these = "are outliers themselves; they decide"
+        say(f"{wrong:,} of the test rows {these} mean error and r2: look at the median error.")
     if len(summary.metrics["families"]) > 1:
         families = Table(title="What was tried: error on held-out training rows")
         for heading in ("family", "held-out error", "weight"):

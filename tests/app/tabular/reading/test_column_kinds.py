@@ -99,10 +99,12 @@ def test_identifiers_are_row_numbers_or_named_so():
     frame = pd.DataFrame(
         {"n": range(1, count + 1), "customer_id": mixed, "passengerId": mixed, "width": mixed,
          "paid": mixed % 5, "void": mixed, "rownames": mixed,
-         "order_id": [*mixed[:40], *mixed[:10]], "shop_id": mixed % 5}
+         "order_id": [*mixed[:40], *mixed[:10]], "shop_id": mixed % 5, "invoice_no": mixed,
+         "Heat Index": [*mixed[:49], mixed[0]], "casual_no": [*mixed[:40], *mixed[:10]],
+         "price_index": mixed / 4}
     )  # fmt: skip
     found = find_identifiers(RawTable(frame), list(frame.columns))
-    assert found == ["n", "customer_id", "passengerId", "rownames", "order_id"]
+    assert found == ["n", "customer_id", "passengerId", "rownames", "order_id", "invoice_no"]
 
 
 def test_a_missing_cell_is_named_where_none_was_missing_in_training():

@@ -82,6 +82,17 @@ def test_targets_of_two_values_and_with_many_zeros(line):
     assert "% of the training rows have 0 for 'y'" in told({**line, "y": spent})
 
 
+def test_outliers_beside_a_target_of_two_values_are_not_denied(line):
+    away = np.where(np.arange(300) % 10 == 0, 100.0, 0.0) * np.sin(np.arange(300))
+    frame = pd.DataFrame({"x": line["x"], "two": line["x"] > 0, "y": line["y"] + away})
+    fitted = fit_table(frame.astype(float), FitSettings(targets=("two", "y"), model="linear"))
+    summary = FitSummary.of(fitted, "t.csv")
+    caveats = " ".join(summary.metrics["caveats"])
+    assert summary.trained.flags.any()
+    assert "'two' has two values" in caveats
+    assert "no row counts as an outlier" not in caveats
+
+
 def test_small_counts_are_not_taken_for_a_frequent_value(line):
     counts = np.random.default_rng(0).poisson(np.exp(0.5 + 0.7 * line["x"]))
     assert "one model has to say both" not in told({**line, "y": counts})

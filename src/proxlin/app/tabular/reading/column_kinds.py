@@ -27,9 +27,10 @@ _TAIL = 0.01  # share of the cells on each side that does not set the usual rang
 _LEAST_SCALE = 1e-30  # of the farthest cell, so that scaled numbers can be squared
 _INDICATED = 0.01  # share of missing cells from which on a column gets an indicator
 _IDENTIFIER = re.compile(
-    r"(^|[^a-z])(id|uuid|guid|index|key|nr|no)$|[a-z]Id$|[a-z]ID$|^[a-z]id$"
-    r"|^row_?names?$|^unnamed: 0$"
+    r"(^|[^a-z])(id|uuid|guid)$|[a-z]Id$|[a-z]ID$|^[a-z]id$|^row_?(names?|numbers?|nr|no|index)$"
+    r"|^unnamed: 0$"
 )
+_MAY_IDENTIFY = re.compile(r"(^|[^a-z])(index|key|nr|no)$")  # or a price index, a number of guests
 _MOSTLY = 0.5  # different values a row, from which on numbers named as identifiers are ones
 _ENOUGH = 30  # rows that whole numbers without a gap number, in whatever order
 
@@ -212,6 +213,8 @@ def _is_identifier(name: str, column: pd.Series[Any]) -> bool:
         return True
     if not column.is_unique:
         return False
+    if _MAY_IDENTIFY.search(name.lower()):
+        return True
     spread = int(values.max()) - int(values.min()) + 1
     if spread != len(values):
         return False

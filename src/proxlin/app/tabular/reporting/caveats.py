@@ -35,7 +35,7 @@ def caveats(
     return [
         *_few_rows(fitted),
         *_far_cells(fitted),
-        *_frequent_values(fitted),
+        *_frequent_values(fitted, trained),
         *_leaks(fitted, trained),
         *_learned_nothing(fitted, errors),
         *_beaten(fitted, errors),
@@ -60,17 +60,21 @@ def _few_rows(fitted: Fitted) -> list[str]:
     return sentences
 
 
-def _frequent_values(fitted: Fitted) -> list[str]:
+def _frequent_values(fitted: Fitted, trained: Judgement) -> list[str]:
     """Targets of two values, and targets of which one value is frequent."""
     sentences = []
+    unflagged = (
+        ""
+        if trained.flags.any()
+        else ", and no row counts as an outlier: the score says only which ones fit worst"
+    )
     for target, values in zip(fitted.model.encoding.targets, fitted.train.targets.T, strict=True):
         different, counts = np.unique(values, return_counts=True)
         name, share = target.name, counts.max() / len(values)
         if len(different) == 2:
             sentences.append(
                 f"{name!r} has two values: it is predicted as a number between them, as a rule near"
-                " the likelier one. This is no classifier and gives no probabilities, and no row"
-                " counts as an outlier: the score says only which ones fit worst."
+                f" the likelier one. This is no classifier and gives no probabilities{unflagged}."
             )
         elif (coded := coded_rows(values)).any():
             code = show_number(float(values[coded][0]), target.reading)
