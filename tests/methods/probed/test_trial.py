@@ -111,7 +111,16 @@ def test_nan_never_wins():
 
 
 def test_small_budgets_are_not_spent_on_trials():
-    assert played(Budget(None, 100), [0.0, -1.0, -1.0, -1.0]) == (1, [])
+    assert played(Budget(None, 300), [0.0, -1.0, -1.0, -1.0]) == (CURVATURE, [])
+
+
+def test_where_none_lowers_the_loss_the_run_goes_on_from_its_start():
+    trial, budget = new_trial(torch.zeros(3)), Budget(None, 1_000)
+    for _ in trial.playing:
+        trial.end_turn(torch.ones(3), budget)
+    trial.compare([1.0, 1.05, 1.08])
+    assert torch.equal(trial.next_round(budget), torch.zeros(3))
+    assert trial.playing == [1]  # entrywise steps need a lead where losses rise, too
 
 
 def test_a_run_begun_anew_goes_on_with_careful_steps():

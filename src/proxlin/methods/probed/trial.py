@@ -17,7 +17,8 @@ from proxlin.methods.probed.normed import NormedMemory
 _FIRST, _SECOND = 0.05, 0.04  # of the budget for each turn of the first and the second round
 _STEPS = (60, 60)  # of each turn, where there is no budget
 _LEAST_STEPS = 10  # of a turn
-_LEAST_BUDGET = 150  # steps, below which turns would leave too little of it
+_LEAST_BUDGET = 150  # steps in the time there is, below which turns would leave too little of it
+_COUNTED = 333  # steps that a user counts, below which each had better be a curvature step
 _JUDGES = 4  # batches that compare where the turns have come to
 # Spectral or not, and the rate: curvature steps, bold and careful spectral ones, entrywise ones.
 _KINDS = (False, 0.0), (True, 0.03), (True, 0.01), (False, 0.02)
@@ -100,11 +101,11 @@ class Trial:
     def begin_step(self, budget: Budget) -> None:
         """Get ready for a step; the trial is over at once if the budget is too small for it."""
         if self.finalist is None and not self.turn and not self.over:
-            few = budget.max_iter is not None and budget.max_iter < _LEAST_BUDGET
             if self.steps == 1:
                 self.began = budget.progress  # the first step of all loads code
-            slow = self.steps == 2 and budget.progress - self.began > 1 / _LEAST_BUDGET
-            if few or slow:
+            if budget.max_iter is not None and budget.max_iter < _COUNTED:
+                self._close(_CURVATURE)
+            elif self.steps == 2 and budget.progress - self.began > 1 / _LEAST_BUDGET:
                 self._close(_BOLD)
         memory = self.normed
         if memory is not None and not memory.steps:
@@ -134,10 +135,10 @@ class Trial:
         """End the trial or begin its second round; the point to go on from."""
         entrants = self.entrants
         if self.finalist is None:
-            entrants[_ENTRYWISE].change /= _LEAD
+            entrants[_ENTRYWISE].change += (1 - 1 / _LEAD) * abs(entrants[_ENTRYWISE].change)
         winner = min(self.playing, key=lambda number: entrants[number].change)
         best = entrants[winner]
-        point = best.theta
+        point = best.theta if best.change < 0 else self.start
         if self.finalist is not None or winner != _CAREFUL:
             self._close(winner)
             return point

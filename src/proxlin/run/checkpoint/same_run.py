@@ -44,7 +44,7 @@ def first_difference(owner: Mapping[str, Any], other: Mapping[str, Any]) -> str 
         if theirs == mine:
             continue
         if name == "parameters" and isinstance(theirs, list):
-            pairs = zip_longest(mine, theirs)
+            pairs = zip_longest(mine, theirs, fillvalue="nothing")
             mine, theirs = next((a, b) for a, b in pairs if a != b)  # noqa: PLW2901
         return f"it is of another run: its {name}: {_brief(theirs)}; here: {_brief(mine)}"
     return None
