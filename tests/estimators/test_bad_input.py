@@ -211,3 +211,13 @@ def test_words_are_no_truth_values(name, flag):
 def test_a_score_of_odd_rows_is_refused_in_a_sentence(y, weights, words):
     with pytest.raises(InvalidInputError, match=words):
         robust_r2_score(y, np.ones(5), sample_weight=weights)
+
+
+def test_targets_that_are_text_are_refused():
+    with pytest.raises(InvalidInputError, match="y must hold numbers; got the text 'a'"):
+        RobustRegressor().fit(np.ones((20, 2)), ["a"] * 20)
+
+
+def test_scores_of_single_numbers_are_refused():
+    with pytest.raises(InvalidInputError, match="at least one row; got"):
+        robust_r2_score(1.0, 1.0)

@@ -46,3 +46,11 @@ def test_rows_without_a_residual_are_not_flagged():
     scale = OutlierScale.fit(norms)
     assert scale.flags(scale.scores(norms)).tolist() == [False, False, False, False, True]
     assert OutlierScale.fit(np.array([np.nan])).spread > 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_beyond_all_numbers_are_the_largest():
+    scale = OutlierScale(0.0, np.finfo(np.float64).tiny)
+    scores = scale.scores(np.array([0.0, 1e10]))
+    np.testing.assert_array_equal(scale.flags(scores), [False, True])
+    assert np.isfinite(scores).all()

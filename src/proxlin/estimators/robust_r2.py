@@ -36,7 +36,7 @@ def robust_r2_score(
     check_choice("multioutput", multioutput, ("uniform_average", "raw_values"))
     with our_errors():
         true, predicted = (np.asarray(values, dtype=np.float64) for values in (y_true, y_pred))
-    if true.shape != predicted.shape or not true.size:
+    if true.shape != predicted.shape or not true.size or not true.ndim:
         raise InvalidInputError(
             "y_true and y_pred must have the same shape and at least one row; got"
             f" {true.shape} and {predicted.shape}."

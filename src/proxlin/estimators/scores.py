@@ -56,7 +56,9 @@ class OutlierScale:
 
     def scores(self, norms: Array) -> NDArray[np.float64]:
         """The score of each row; rows that fit better than the middle have negative ones."""
-        return (np.asarray(norms, dtype=np.float64) - self.center) / self.spread
+        with np.errstate(over="ignore"):  # where all rows but a few fit exactly
+            scores = (np.asarray(norms, dtype=np.float64) - self.center) / self.spread
+        return np.minimum(scores, np.finfo(np.float64).max)
 
     def flags(self, scores: Array) -> NDArray[np.bool_]:
         """Whether each row's score is beyond the cut-off; False for rows without a score."""

@@ -123,7 +123,7 @@ def read_pair(
     pair = _validated(
         estimator,
         **_host_table("X", x, sparse=sparse),
-        y=None if y is None else _as_host_table("y", y),
+        y=None if y is None else _numbers("y", _as_host_table("y", y)),
         reset=reset,
         ensure_all_finite=False,  # said below in fewer words
         multi_output=True,
@@ -141,6 +141,25 @@ def read_pair(
         targets = targets.astype(np.float64)
     _check_finite("y", targets.reshape(len(targets), -1), allow_nan=False)
     return table, targets
+
+
+def _numbers(name: str, targets: Any) -> Any:
+    """The targets, unless they are text that is no number."""
+    if not isinstance(targets, (list, tuple, np.ndarray, pd.Series, pd.DataFrame)):
+        return targets
+    with our_errors():
+        cells = np.asarray(targets)
+    if cells.dtype.kind not in "USO":
+        return targets
+    for cell in cells.reshape(-1):
+        try:
+            float(cell) if isinstance(cell, str) else None
+        except ValueError:
+            raise InvalidInputError(
+                f"{name} must hold numbers; got the text {cell[:40]!r}. Encode it, or pass the"
+                " column to predict."
+            ) from None
+    return targets
 
 
 def read_weights(sample_weight: Any, x: Array) -> NDArray[np.float64] | None:

@@ -245,3 +245,34 @@ def test_categories_of_one_row_have_the_error_of_its_noise(settings):
     found = errors(model, "sandwich")
     np.testing.assert_allclose(found[2:], errors(model, "H1")[2:], rtol=0.05)
     np.testing.assert_allclose(found[2:], 0.3, rtol=0.2)
+
+
+def test_the_target_without_noise_is_named():
+    x, y = line()
+    with pytest.raises(ValueError, match="got y1, which is constant"):
+        RobustRegressor().fit(x, np.column_stack([y, np.ones(len(y))])).summary()
+
+
+def test_rows_off_a_constant_are_flagged():
+    x, _ = line(200)
+    y = np.where(np.arange(200) < 10, 1e6, 7.0)
+    model = RobustRegressor().fit(x, y)
+    np.testing.assert_array_equal(model.outliers_, y > 7)
+    np.testing.assert_allclose(model.predict(x), 7.0)
+    np.testing.assert_allclose(errors(model, "sandwich"), 0.0, atol=1e-9)
+    assert "Converged" in str(model.summary())
+
+
+def test_least_absolute_residuals_are_proven_and_say_that_errors_are_not_known():
+    x, y = line(wrong=0.0)
+    model = RobustRegressor().fit(x, np.maximum(y - 2.0, 0.0))
+    said = str(model.summary())
+    assert "no errors are known of a fit by a ridge or by least absolute residuals" in said
+    assert model.result_.certificate.value < 1e-5
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_row_that_counts_is_fitted():
+    x, y = line(50)
+    model = RobustRegressor().fit(x, y, sample_weight=(np.arange(50) < 1) * 1.0)
+    np.testing.assert_allclose(model.predict(x), y[0])

@@ -72,6 +72,11 @@ class RegressionSummary:
         lost = f"{len(none)} of {len(weights)} rows count for nothing" + (
             f": {rows}" if rows else ""
         )
+        unknown = np.isnan(self.errors).any(axis=1)
+        facts += [
+            f"{name}: no errors are known of a fit by a ridge or by least absolute residuals"
+            for name in np.array(self.targets)[unknown]
+        ]
         part = int(((weights > 0) & (weights < 0.5)).sum())
         return "\n".join(
             [self.frame().to_string(float_format="{:.4g}".format),

@@ -56,6 +56,7 @@ class RobustFit:
     freedom: float  # degrees of freedom that `scale` is worth
     ridge: float = 0.0  # strength, where one was needed
     weighted_squares: bool = False  # whether this is least squares with `trust` as weights
+    absolute_gap: float | None = None  # relative duality gap, of least absolute residuals
 
 
 def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int) -> RobustFit:

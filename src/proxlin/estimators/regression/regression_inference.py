@@ -235,10 +235,12 @@ class RegressionInference(RegressionLearner):
         """Refuse a fit without noise."""
         spread = self._calibration_.misfit.max(axis=0)
         size = np.abs(self._calibration_.fitted).max(axis=0)
-        if (spread <= _EXACT * size).any():
+        exact = spread <= _EXACT * size
+        if exact.any():
+            target = self._output_names()[int(exact.argmax())]
             raise InvalidInputError(
-                f"{name} needs a target with noise around its fit; got one that is constant or"
-                " fitted exactly. Its predictions need no interval."
+                f"{name} needs a target with noise around its fit; got {target}, which is constant"
+                " or fitted exactly. Its predictions need no interval."
             )
 
     def _design(self) -> ScaledDesign:

@@ -41,9 +41,10 @@ _FEWEST = 2.0  # rows a coefficient below which there is no other
 _TIED = 0.25  # share of one value from which a target may be discrete
 _KEPT = 0.5  # share of the rows in the bulk of the features that a fit must describe
 _KEPT_OF_TIED = 0.75  # share of all rows, where values are tied
+_CONSTANT = 0.9  # share of one value, not zero, from which the others are wrong
 _FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
 _COMMON = 0.05  # share of the rows from which a value of such a column is common
-_PROVEN = 1e-8
+_PROVEN, _PROVEN_ABSOLUTE = 1e-8, 1e-6  # relative duality gaps of squares, of absolute values
 _FALLEN = (
     "A target has too few rows beyond its most common value for rows to be judged; it was fitted by"
     " least absolute residuals, all rows counting."
@@ -123,7 +124,9 @@ def fit_robust_linear(
     objective, gap = _proof(design, y, count, fits, intercept)
     seconds = time.perf_counter() - began
     result = Result(
-        status=Status.CONVERGED if gap <= _PROVEN else Status.NO_DECREASE,
+        status=Status.CONVERGED
+        if gap <= (_PROVEN_ABSOLUTE if fallen else _PROVEN)
+        else Status.NO_DECREASE,
         objective=objective,
         certificate=Certificate(
             "duality gap", gap, "the objective, at these row weights", int((count > 0).sum())
@@ -217,7 +220,9 @@ def _unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) ->
         return False
     range_described = float(np.ptp(target[described])) if described.any() else 0.0
     if fit.scale == 0.0:
-        return range_described == 0.0
+        share = float(count[described].sum() / count.sum())
+        constant = share >= _CONSTANT and bool(target[described].any())
+        return range_described == 0.0 and not constant
     shares = np.bincount(index, count) / count.sum()
     value = values[shares.argmax()]
     if shares.max() >= _TIED and not is_code(float(value), target[described]):
@@ -231,15 +236,17 @@ def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
     few = count.sum() < _FEW * design.shape[1]
     problem = LinearFit(
         p=1, regularizer="ridge" if few else None, alpha="auto" if few else 0.0,
-        constraint=None, fit_intercept=intercept, tol=1e-6, max_iter=200,
+        constraint=None, fit_intercept=intercept, tol=_PROVEN_ABSOLUTE, max_iter=200,
     )  # fmt: skip
     x = design[:, 1:] if intercept else design
-    coef, offset, _, _ = problem.solve(x, target[:, None], count, start=None, seed=0)
+    coef, offset, _, solution = problem.solve(x, target[:, None], count, start=None, seed=0)
     full = np.concatenate([offset, coef[0]]) if intercept else coef[0]
     residual = np.abs(target - design @ full)
     wide = float(np.quantile(residual, 0.9)) or float(residual.max(initial=0.0)) or 1.0
     scale = inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
-    return RobustFit(full, scale, np.ones(len(target)), np.ones(len(target)), float(len(target)))
+    ones, proof = np.ones(len(target)), solution.certificate
+    gap = 0.0 if proof is None else proof.value
+    return RobustFit(full, scale, ones, ones, float(len(target)), absolute_gap=gap)
 
 
 def _near(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
@@ -303,13 +310,18 @@ def _proof(
     """Objective of the weighted fits, and how far above the optimum at these weights it may be.
 
     sum_targets mean_i w_i r_i^2 + strength ||b||^2; a quadratic with gradient g and Hessian H lies
-    exactly g' H^-1 g / 2 above its least value.
+    exactly g' H^-1 g / 2 above its least value. Least absolute residuals have mean_i |r_i| and the
+    gap of their own solver; an exact fit of the rows that count has none.
     """
     objective, above = 0.0, 0.0
     for j, fit in enumerate(fits):
         mass = count * fit.trust
         total = float(mass.sum()) or 1.0
         residual = y[:, j] - design @ fit.coef
+        if fit.absolute_gap is not None:
+            size = float(mass @ np.abs(residual)) / total
+            objective, above = objective + size, above + fit.absolute_gap * size
+            continue
         charged = fit.coef.copy()
         if intercept:
             charged[0] = 0.0
@@ -317,5 +329,7 @@ def _proof(
         gram, moment = gram_and_moment(design, residual, mass / total)
         ridged = gram + fit.ridge * np.diag((charged != 0).astype(float)) if fit.ridge else gram
         slope = moment - fit.ridge * charged
+        if float(mass @ residual**2) <= EXACT**2 * float(mass @ y[:, j] ** 2) and not fit.ridge:
+            continue
         above += float(slope @ np.linalg.lstsq(ridged, slope, rcond=1e-12)[0])
     return objective, max(0.0, above) / objective if objective > 0 else 0.0

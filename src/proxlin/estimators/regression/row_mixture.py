@@ -80,6 +80,8 @@ class RowMixture:
             # The mean of u^2 is 1; residuals share in their own scale, hence 2 / freedom.
             square = 2.0 * float(good @ exponent) / float(good.sum()) * (1.0 + 2.0 / self.freedom)
             scale = now.scale * float(np.sqrt(square))
+            if scale <= 0.0:  # rows within reach fit exactly, such as the only one that counts
+                break
             before, odds = now.scale, wrong / (1.0 - wrong) * scale * _PEAK / limit
             now = RowMixture(scale, self.freedom, odds, limit)
             if abs(scale - before) <= _SETTLED * before:
@@ -93,9 +95,9 @@ def _shrunk(freedom: float) -> float:
 
 
 def surprising(distance: Vector, freedom: float, counts: Vector, level: float = _SURPRISE) -> bool:
-    """Whether chance has good rows as far out as this in fewer than one of twenty tables.
+    """Whether chance has good rows as far out as this in a share `level` of tables at most.
 
-    Simes' (1986) test over the rows that one in twenty exceeds, by Student's t.
+    Simes' (1986) test over all rows that count, by Student's t.
     """
     used = counts > 0
     order = np.argsort(-distance[used], kind="stable")
