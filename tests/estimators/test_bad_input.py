@@ -134,7 +134,7 @@ def test_dull_tables_and_other_numbers_are_fitted(fitted, x):
         (replaced((1, 1), np.inf, Y), "y must not hold infinity"),
         (np.ones((24, 0)), "0 feature"),
         (np.ones((24, 2, 2)), "dim 3"),
-        (np.array([["a", "b"]] * 24), "could not convert"),
+        (np.array([["a", "b"]] * 24), "must hold numbers; got the text"),
         (pd.DataFrame(Y, columns=["a", "a"]), "y must not name a column twice"),
         (1.0, "y must be a table or an array"),
     ],
