@@ -127,7 +127,7 @@ def test_bad_settings_leave_the_last_fit_alone(settings, words):
         (X, np.where(Y > 2, np.nan, Y), "NaN"),
         (pd.DataFrame(X, columns=["a", "a", "b"]), Y, "twice"),
         (X.astype(str).astype(object) + "x", Y, "could not convert"),
-        (X, Y.astype(str).astype(object) + "x", "could not convert"),
+        (X, Y.astype(str).astype(object) + "x", "must hold numbers"),
         (X[:0], Y[:0], "0 sample"),
     ],
 )
