@@ -76,7 +76,10 @@ def test_links_of_the_description_have_whole_addresses_and_lead_to_files(dist):
     assert len(links) > 8
     for link in links:
         assert link.startswith("https://"), link
-        assert (ROOT / link.split("/main/")[1]).exists(), link
+        file, _, heading = link.split("/main/")[1].partition("#")
+        assert (ROOT / file).exists(), link
+        headings = re.findall(r"^#+ (.+)$", (ROOT / file).read_text(), re.M) if heading else []
+        assert not heading or heading in {re.sub(r"\W+", "-", h.lower()) for h in headings}, link
 
 
 def test_the_sdist_holds_no_outcome_of_a_run(dist):
