@@ -17,7 +17,7 @@ def test_sentences_are_short_whatever_they_quote():
         assert len(str(kind("x" * 10**6))) < 1600
 
 
-NOT_NUMBERS = [None, "1", True, math.nan, [1.0], 1 + 0j, torch.ones(()), 10**400]
+NOT_NUMBERS = [None, "1", True, math.nan, [1.0], 1 + 0j, torch.ones(()), 10**400, Fraction(1, 2)]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**9), 10**9))
@@ -55,7 +55,7 @@ def test_what_is_not_a_number_is_refused(check, value):
     assert str(caught.value) == f"rate must be a finite number; got {checks.shown(value)}."
 
 
-@pytest.mark.parametrize("value", [numpy.float32(0.5), numpy.int64(3), Fraction(1, 2)])
+@pytest.mark.parametrize("value", [numpy.float32(0.5), numpy.int64(3)])
 def test_other_libraries_numbers_are_numbers(value):
     assert checks.check_real("x", value) == float(value)
     assert checks.check_exponent("p", value + 1) == float(value) + 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from proxlin.errors import InvalidInputError
 
 _STRETCH = 2**24  # numbers that are looked at together
+_MOST_WEIGHTS = 2**30  # of a net, 4 GB
 _LONGEST = 100  # characters of a value in a message
 
 
@@ -35,7 +37,7 @@ def shown(value: Any) -> str:
 def check_real(name: str, value: Any) -> float:
     """Return `value` as a float, or say that it is not a finite number."""
     number = math.nan
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         with suppress(OverflowError):  # a whole number beyond all floats
             number = float(value)
     if not math.isfinite(number):
@@ -90,6 +92,16 @@ def check_count(name: str, value: Any, minimum: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise InvalidInputError(f"{name} must be a whole number >= {minimum}; got {shown(value)}.")
     return int(value)
+
+
+def check_layers(name: str, widths: Sequence[int]) -> None:
+    """Refuse widths of layers that no machine has the memory for."""
+    weights = sum(before * after for before, after in pairwise(widths))
+    if weights > _MOST_WEIGHTS:
+        raise InvalidInputError(
+            f"{name} must make a net of at most {_MOST_WEIGHTS:,} weights; got layers of"
+            f" {shown(tuple(widths))}."
+        )
 
 
 def check_seed(name: str, value: Any) -> int:

@@ -15,6 +15,7 @@ from torch import nn
 
 import proxlin
 from proxlin import Problem, minimize
+from proxlin.errors import InvalidInputError
 from proxlin.prox import norm, project_ball, project_simplex, prox_norm
 from tests.fuzz.tally import answered_or_refused
 
@@ -260,6 +261,60 @@ def test_settings_are_refused_at_once_or_make_a_run(tmp_path, monkeypatch, kind,
             minimize(problem, part, **BUDGETS)
         elif role:
             minimize(problem, "adam", **BUDGETS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        ("SGD", {"momentum": Fraction(1, 3)}),
+        ("Adam", {"epsilon": 2**64}),
+        ("MBO", {"solver": torch.tensor(0.5)}),
+    ],
+    ids=str,
+)
+def test_methods_that_once_brought_other_errors(kind, setting):
+    with answered_or_refused():
+        minimize(Problem(module(), torch.ones(12, 3)), getattr(proxlin, kind)(**setting), **BUDGETS)
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        {"regularizer": proxlin.LpNorm(1.0, 10**400)},
+        {"constraint": proxlin.Ball(1.0, 10**400)},
+    ],
+    ids=lambda role: next(iter(role)),
+)
+def test_terms_that_once_brought_other_errors(role):
+    with answered_or_refused():
+        minimize(Problem(module(), torch.ones(12, 3), **role), "adam", **BUDGETS)
+
+
+@pytest.mark.parametrize(("rows", "far"), [(12, 1.0), (24, 1e30)])
+def test_targets_without_end_beyond_the_others(rows, far):
+    """A row that is off by 1e300 of what the others are had no square."""
+    x, y = filled((rows, 3), "normal"), filled((rows, 2), "tiny", seed=1)
+    x[0, 0], y[0, 0] = 1e30, far
+    with answered_or_refused():
+        used(proxlin.RobustRegressor(), x, y)
+    with answered_or_refused():
+        used(proxlin.RobustRegressor(), y, y)
+
+
+@pytest.mark.parametrize("width", [2**31, 2**63])
+def test_nets_beyond_all_memory_are_refused(width):
+    x = np.ones((12, 3))
+    with pytest.raises(InvalidInputError, match="at most 1,073,741,824 weights"):
+        proxlin.RobustAutoencoder(width, **BUDGETS).fit(x)
+    with pytest.raises(InvalidInputError, match="at most 1,073,741,824 weights"):
+        proxlin.RobustAutoencoder(width, image_shape=(1, 3, 1), **BUDGETS).fit(x)
+    with pytest.raises(InvalidInputError, match="at most 1,073,741,824 weights"):
+        proxlin.RobustRegressor(hidden=(width,), **BUDGETS).fit(x, x)
+
+
+def test_widths_that_are_no_list_are_refused():
+    with answered_or_refused():
+        proxlin.RobustRegressor(hidden=np.array(0.5)).fit(np.ones((12, 3)), np.ones(12))
 
 
 @FUZZ

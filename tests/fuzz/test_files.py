@@ -18,13 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
-from proxlin import Problem, minimize
 from proxlin.app.tabular import FitSettings, fit_table, load_model, read_table_file, save_model
 from proxlin.app.tabular.detection import detect_outliers
-from proxlin.models import linear_regressor
 from proxlin.run.storage import digest, dump_checked
 from tests.app.tabular.houses import houses
 from tests.fuzz.tally import answered_or_refused
+from tests.run.checkpoint.runs import CASES, run
 
 pytestmark = pytest.mark.slow
 FUZZ = settings(
@@ -193,18 +192,25 @@ def test_models_with_a_right_checksum_and_wrong_content_are_refused_or_predict(
         assert len(predictions) == 5
 
 
-def problem():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(30, 3, generator=generator)
-    torch.manual_seed(0)
-    return Problem(linear_regressor(3, 1), (x, x[:, :1]), 1.0)
+PLAIN_NUMBER = st.one_of(
+    st.integers(),
+    st.sampled_from([-1, 0, 2**26, -(2**53), 10**400]),
+    st.sampled_from(["nan", "inf", "-inf"]).map(lambda text: {"number": text}),
+)
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fuzz") / "kept"
-    minimize(problem(), "adam", max_iter=5, checkpoint=folder)
-    return folder
+    """A checkpoint in the middle of a run of each kind, two of them with rows held out."""
+    folders = {}
+    for case in CASES:
+        folders[case] = tmp_path_factory.mktemp("fuzz") / "kept"
+        run(case, max_iter=5, checkpoint=folders[case], **held_out(case))
+    return folders
+
+
+def held_out(case):
+    return {"held_out": 0.2} if case in ("adam", "probed dense") else {}
 
 
 @FUZZ
@@ -212,7 +218,8 @@ def kept(tmp_path_factory):
 def test_checkpoints_with_a_right_checksum_and_wrong_content_are_refused_or_gone_on_from(
     kept, tmp_path_factory, data
 ):
-    (path,) = kept.glob("*.json")
+    case = data.draw(st.sampled_from(sorted(CASES)), label="run")
+    (path,) = kept[case].glob("*.json")
     content = json.loads(path.read_bytes())
     content.pop("checksum")
     tensors = load(path.with_suffix(".safetensors").read_bytes())
@@ -223,7 +230,7 @@ def test_checkpoints_with_a_right_checksum_and_wrong_content_are_refused_or_gone
         tensors[name] = torch.zeros(shape, dtype=kind)
     else:
         place = data.draw(st.sampled_from(sorted(places(content), key=str)), label="place")
-        content = replaced(content, place, data.draw(PLAIN, label="value"))
+        content = replaced(content, place, data.draw(PLAIN | PLAIN_NUMBER, label="value"))
     raw = save(tensors)
     if isinstance(content.get("tensors"), dict):
         content["tensors"] = {"bytes": len(raw), "sha256": digest(raw)}
@@ -231,5 +238,5 @@ def test_checkpoints_with_a_right_checksum_and_wrong_content_are_refused_or_gone
     (folder / path.name).write_bytes(dump_checked(content))
     (folder / path.with_suffix(".safetensors").name).write_bytes(raw)
     with answered_or_refused():
-        result = minimize(problem(), "adam", max_iter=8, checkpoint=folder)
+        result = run(case, max_iter=8, checkpoint=folder, **held_out(case))
         assert np.isfinite(result.objective)

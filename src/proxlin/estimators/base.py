@@ -81,6 +81,10 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """p as a loss takes it."""
         return self.p
 
+    @property
+    def _without_budget(self) -> bool:
+        return self.max_seconds is None and self.max_iter is None
+
     def _attempt(self, *, keep: bool = False) -> Self:
         """A twin with the same settings, without what was learned unless `keep`."""
         twin = object.__new__(type(self))
@@ -168,7 +172,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         given ones, may be held out of training, to choose the best point of the run; with
         `reweight` rows that are far off what those say lose their weight.
         """
-        free = self.max_seconds is None and self.max_iter is None
+        free = self._without_budget
         held_out = None
         if held_rows is not None and held_rows.any():
             held_out = problem.rows.take(torch.from_numpy(np.flatnonzero(held_rows)))
@@ -264,9 +268,10 @@ def named_regularizer(
 
 def check_widths(hidden: Any) -> tuple[int, ...]:
     """The widths of the hidden layers as whole numbers."""
-    if isinstance(hidden, str | bytes) or not isinstance(hidden, Sequence | np.ndarray):
+    array = isinstance(hidden, np.ndarray) and hidden.ndim > 0
+    if isinstance(hidden, str | bytes) or not (array or isinstance(hidden, Sequence)):
         raise InvalidInputError(
-            f"hidden must be a sequence of widths such as (64, 32); got {hidden!r}."
+            f"hidden must be a sequence of widths such as (64, 32); got {shown(hidden)}."
         )
     return tuple(check_count("hidden[...]", width) for width in hidden)
 

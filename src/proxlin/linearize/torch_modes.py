@@ -13,6 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 _REMARKS = (
     ".*have not yet implemented the batching rule.*",
     ".*`torch.jit.script.*` is .*",
+    "TF32 acceleration on top of oneDNN",
 )
 
 

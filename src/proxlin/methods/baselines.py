@@ -101,7 +101,7 @@ class Adam:
         first, second = self.betas
         state.momentum.lerp_(gradient, 1 - first)
         state.square.lerp_(gradient.square(), 1 - second)
-        scale = (state.square / (1 - second**state.steps)).sqrt_().add_(self.epsilon)
+        scale = (state.square / (1 - second**state.steps)).sqrt_().add_(float(self.epsilon))
         rate = self.learning_rate * _SCHEDULES[self.schedule](budget.progress)
         move = state.momentum / scale * (rate / (1 - first**state.steps))
         state.theta = problem.penalty.project(state.theta - move)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_count
+from proxlin._checks import check_count, shown
 from proxlin.errors import CombinationError, InvalidInputError, UnsupportedModuleError
 from proxlin.methods.contract import Budget, Status, Step
 from proxlin.methods.search import Armijo
@@ -58,8 +58,10 @@ class MBO:
     def __post_init__(self) -> None:
         for name, needed, example in _PARTS:
             part = getattr(self, name)
-            if isinstance(part, type) or not hasattr(part, needed):
-                raise InvalidInputError(f"MBO({name}=...) must be such as {example}; got {part!r}.")
+            if isinstance(part, type | Tensor) or not hasattr(part, needed):
+                raise InvalidInputError(
+                    f"MBO({name}=...) must be such as {example}; got {shown(part)}."
+                )
         if isinstance(self.metric, type) or not (
             hasattr(self.metric, "distance") or hasattr(self.metric, "at")
         ):

@@ -8,7 +8,7 @@ from math import prod
 
 from torch import Tensor, nn
 
-from proxlin._checks import check_count
+from proxlin._checks import check_count, check_layers
 from proxlin.errors import InvalidInputError
 from proxlin.terms import Constraint, Tied
 
@@ -97,6 +97,7 @@ def mlp_autoencoder(
     With `image=(c, h, w)` it takes and returns images instead of vectors.
     """
     steps = _steps("widths", widths)
+    check_layers("widths", widths)
     if image is not None and prod(image) != widths[0]:
         raise InvalidInputError(
             f"widths[0] must be the number of pixels of image={tuple(image)}, {prod(image)};"
@@ -148,6 +149,7 @@ def image_autoencoder(
         up = [activation(), nn.ConvTranspose2d(after, before, kernel, stride=2), *up]
         before, height, width = after, (height - kernel[0]) // 2 + 1, (width - kernel[1]) // 2 + 1
     flat = prod((before, height, width))
+    check_layers("code", (flat, code))
     down += [nn.Flatten(), nn.Linear(flat, code)]
     up = [nn.Linear(code, flat), nn.Unflatten(1, (before, height, width)), *up]
     return Autoencoder(nn.Sequential(*down), nn.Sequential(*up))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from proxlin._checks import check_count
+from proxlin._checks import check_count, check_layers
 
 
 def linear_regressor(n_features: int, n_targets: int = 1, *, bias: bool = True) -> nn.Linear:
@@ -30,10 +30,12 @@ def mlp_regressor(
     """Linear layers with a smooth activation between them; the output is linear."""
     layers: list[nn.Module] = []
     width = check_count("n_features", n_features)
-    for size in hidden:
-        layers += [nn.Linear(width, check_count("hidden[...]", size)), activation()]
+    sizes = [check_count("hidden[...]", size) for size in hidden]
+    check_layers("hidden", (width, *sizes, check_count("n_targets", n_targets)))
+    for size in sizes:
+        layers += [nn.Linear(width, size), activation()]
         width = size
-    layers.append(nn.Linear(width, check_count("n_targets", n_targets)))
+    layers.append(nn.Linear(width, n_targets))
     return nn.Sequential(*layers)
 
 

@@ -185,8 +185,8 @@ class Shuffler:
     2^26 rows would fill the memory; they are drawn independently, which hardly ever repeats one.
     """
 
-    n_rows: int
-    batch_size: int
+    n_rows: int = field(metadata={"fixed": True})
+    batch_size: int = field(metadata={"fixed": True})
     generator: torch.Generator
     order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # of this round
     visited: int = 0  # how many of `order` have been handed out

@@ -44,6 +44,14 @@ class HeldOut:
         self.problem = problem
         self.reweight = reweight
 
+    def fits(self, theta: Tensor) -> bool:
+        """Whether what it remembers can be of these rows and of points such as theta."""
+        if self.theta is None or self.losses is None:
+            return self.theta is self.losses
+        return (self.theta.shape, self.theta.dtype, self.losses.shape) == (
+            theta.shape, theta.dtype, (self.problem.n_rows,),
+        )  # fmt: skip
+
     def due(self, iteration: int) -> bool:
         """Whether a look is worth its time after so many steps."""
         return iteration >= self.next_look

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxlin.errors import CheckpointError, InvalidInputError
+from proxlin.errors import CheckpointError, InvalidInputError, ProxlinError
 from proxlin.methods import Method, Step
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem import Problem
@@ -17,6 +17,7 @@ from proxlin.problem.rows import evenly_spread
 from proxlin.run.checkpoint import (
     CheckpointWriter,
     Serialized,
+    check_course,
     check_objective,
     restore,
     still_over,
@@ -31,6 +32,8 @@ _SAMPLE = 2048  # rows that choose between the candidates at the end
 _PATIENCE = 8  # evaluations without progress that end a run without a budget
 GRADIENT = "a gradient of the loss"
 _PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
+# What a step raises whose memory does not fit it.
+_MISFITS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _REMEMBERED = (
     "start", "best", "best_theta", "stationarity", "stationarity_rows", "steps_since", "cost",
     "evaluated_at", "stale", "history", "remarks", "held_out", "state",
@@ -88,7 +91,9 @@ class MethodRun(Loop):
             resumed_at = self.budget.iteration
             try:
                 return over or self._take_steps()
-            except (AttributeError, LookupError, RuntimeError, TypeError) as cause:
+            except ProxlinError:
+                raise
+            except _MISFITS as cause:
                 if kept is None or self.budget.iteration > resumed_at:
                     raise
                 raise CheckpointError(
@@ -135,29 +140,19 @@ class MethodRun(Loop):
 
     def _recall(self, kept: Serialized) -> Status | None:
         """Stand where the run stood that was kept; its status if it was over and still is."""
-        memory = restore(self._memory(None), kept, self.problem.device)
+        fresh = {**self._memory(None), "limits": [None, None]}  # any budget may follow another
+        memory = restore(fresh, kept, self.problem.device)
         if not isinstance(memory, dict):
             raise CheckpointError("the checkpoint is empty. Choose another checkpoint folder.")
-        never_empty = ("start", "best_theta", "history", "remarks", "state")
-        empty = [n for n in never_empty if memory[n] is None and getattr(self, n) is not None]
+        empty = [name for name in fresh if memory[name] is None and fresh[name] is not None]
+        judge = memory["held_out"]
+        if judge is not None and not (isinstance(judge, HeldOut) and judge.fits(self.start)):
+            empty.append("what the rows held out said")
         if empty:
             raise CheckpointError(
                 f"the checkpoint does not hold {empty[0]}. Choose another checkpoint folder."
             )
-        measured = memory["stationarity"]
-        if not isinstance(memory["held_out"], type(self.held_out)) or not (
-            measured is None or isinstance(measured, int | float)
-        ):
-            raise CheckpointError(
-                "the checkpoint does not hold what this run remembers of its held-out rows or its"
-                " stationarity. Choose another checkpoint folder."
-            )
-        counted = (*memory["evaluated_at"], memory["stale"]) if memory["evaluated_at"] else (None,)
-        if len(counted) != 3 or not all(isinstance(number, int | float) for number in counted):
-            raise CheckpointError(
-                "the checkpoint does not tell when the run was evaluated last. Choose another"
-                " checkpoint folder, or empty this one to begin anew."
-            )
+        check_course(memory)
         for name in _REMEMBERED:
             setattr(self, name, memory[name])
         try:

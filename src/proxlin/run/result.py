@@ -144,4 +144,4 @@ class Result:
         parts = [f"objective {self.objective:.6g} after {steps}, {self.seconds:.1f} s"]
         if self.certificate is not None:
             parts.append(str(self.certificate))
-        return "; ".join([*parts, str(self.status), *self.remarks])
+        return " ".join(["; ".join([*parts, str(self.status)]), *self.remarks])

@@ -85,7 +85,8 @@ class Ball(_SingleConstraint):
         check_exponent("Ball(p=...)", self.p)
 
     def _pieces(self, space: Space, where: tuple[int, ...]) -> list[Piece]:
-        return [Coupled(repr(self), where, "ball", float(self.radius), p=float(self.p))]
+        p = check_exponent("Ball(p=...)", self.p)  # beyond all floats: inf
+        return [Coupled(repr(self), where, "ball", float(self.radius), p=p)]
 
 
 @dataclass(frozen=True, repr=False)

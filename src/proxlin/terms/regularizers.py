@@ -180,7 +180,8 @@ class LpNorm(_SingleRegularizer):
             return [Separable(repr(self), where, l1=float(self.weight))]
         if self.weight == 0:
             return []
-        return [Coupled(repr(self), where, "norm", float(self.weight), p=float(self.p))]
+        p = check_exponent("LpNorm(p=...)", self.p)  # beyond all floats: inf
+        return [Coupled(repr(self), where, "norm", float(self.weight), p=p)]
 
 
 @dataclass(frozen=True, repr=False)

@@ -109,3 +109,12 @@ def test_clean_rows_with_heavy_tails_come_back_as_from_plain_pca() -> None:
 
 def test_auto_of_a_table_without_variance_is_one_component() -> None:
     assert RobustPCA("auto").fit(np.ones((20, 3))).n_components_ == 1
+
+
+def test_a_row_off_rows_that_never_vary_has_a_score() -> None:
+    for size in (1.0, 1e150):
+        table = np.zeros((12, 3))
+        table[0, 0] = size
+        scores = RobustPCA(scaling=False).fit(table).score_samples(table)
+        assert np.isfinite(scores).all()
+        assert scores[0] < scores[1:].min()

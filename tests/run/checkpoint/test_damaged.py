@@ -164,3 +164,87 @@ def test_parameters_that_are_no_list_of_names_are_another_run(value, folder):
         path.write_bytes(dump_checked(content))
     with pytest.raises(CheckpointError, match="another run: its parameters"):
         run("adam", checkpoint=folder)
+
+
+def changed(folder, path, value):
+    """Both checkpoints with another value at a path into what they remember."""
+    for file in folder.glob("*.json"):
+        content = without_checksum(json.loads(file.read_bytes()))
+        *way, last = path
+        place = content["memory"]["entries"]
+        for key in way:
+            place = place[key]
+        place[last] = value
+        file.write_bytes(dump_checked(content))
+
+
+NAN, INFINITE = {"number": "nan"}, {"number": "inf"}
+
+
+@pytest.mark.parametrize("value", [-1, -(2**42), 2**53 + 1, 1.5, True])
+@pytest.mark.parametrize(
+    "path", [("used", 0), ("evaluated_at", 0), ("stale",), ("steps_since",)], ids=str
+)
+def test_counts_that_no_budget_would_end_are_refused(path, value, folder):
+    changed(folder, path, value)
+    with pytest.raises(CheckpointError):
+        run("adam", checkpoint=folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *[(("used", 1), value) for value in (-1.0, NAN, INFINITE, 10**400)],
+        *[(("used", 2), value) for value in (-1.0, NAN, INFINITE)],
+        (("evaluated_at", 0), 1000),  # later than the run: it would never be evaluated again
+        (("evaluated_at", 1), NAN),
+        (("cost",), -1.0),
+        (("best",), NAN),
+        (("best",), {"number": "-inf"}),
+        (("stationarity",), -1.0),
+        (("used",), [18, 0.1]),
+        (("evaluated_at",), None),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_times_and_objectives_that_cannot_be_are_refused(path, value, folder):
+    changed(folder, path, value)
+    with pytest.raises(CheckpointError):
+        run("adam", checkpoint=folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("steps",), -3, "state.steps must be a count; the checkpoint has -3"),
+        (("steps",), 10**400, "state.steps must be a count"),
+        (("batches", "fields", "n_rows"), 2**26, "n_rows must be 120; the checkpoint has 67108864"),
+        (("batches", "fields", "batch_size"), 1, "batch_size must be 32; the checkpoint has 1"),
+        (("batches", "fields", "visited"), -7, "visited must be a count"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_states_of_a_method_that_cannot_be_are_refused(path, value, words, folder):
+    changed(folder, ("state", "fields", *path), value)
+    with pytest.raises(CheckpointError, match=words):
+        run("adam", checkpoint=folder)
+
+
+def test_a_trust_region_keeps_its_bound(tmp_path):
+    """It comes into play some steps later, where nobody would look for the checkpoint's fault."""
+    run("probed dense", max_iter=5, checkpoint=tmp_path)
+    changed(tmp_path, ("state", "fields", "region", "fields", "widest"), -1)
+    with pytest.raises(CheckpointError, match=r"widest must be 0\.05; the checkpoint has -1"):
+        run("probed dense", checkpoint=tmp_path)
+
+
+def test_another_kind_of_budget_may_follow(folder):
+    longer = minimize(
+        problem(), Adam(batch_size=32), max_iter=None, max_seconds=0.5, checkpoint=folder
+    )
+    assert longer.iterations > 18
+    more = minimize(
+        problem(), Adam(batch_size=32), max_iter=longer.iterations + 5, max_seconds=None,
+        checkpoint=folder,
+    )  # fmt: skip
+    assert more.iterations == longer.iterations + 5

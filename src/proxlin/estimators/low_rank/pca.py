@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 
+_FARTHEST = 1e150  # deviations whose squares are numbers
 _FIRST_COMPONENTS = 10  # of the factorisation that tells good rows from bad ones, at most
 _GAP = 5  # "auto" looks for the largest ratio of neighbouring variances among the leading ones
 _QUANTILE = 0.9995  # of good rows that stay inside the limits of their scores
@@ -176,14 +177,16 @@ class RobustPCA(
         check_is_fitted(self)
         table = self._read(X)
         rows = np.where(np.isnan(table), self._complete(table), table / self._scale)
-        away = rows - self._center
+        away = np.clip(rows - self._center, -_FARTHEST, _FARTHEST)
         scores = away @ self._axes.T
         rest = np.maximum((away**2).sum(1) - (scores**2).sum(1), 0.0)
         variances = np.maximum(self._variances, self._least)
         noise = max(self._noise, self._least)
         left = len(self._center) - len(variances)
         constant = np.log(variances).sum() + left * np.log(noise) + 2 * np.log(self._scale).sum()
-        squares = (scores**2 / variances).sum(1) + rest / noise
+        with np.errstate(over="ignore"):  # a row off rows that do not vary at all
+            squares = (scores**2 / variances).sum(1) + rest / noise
+        squares = np.minimum(squares, np.finfo(float).max)
         logs: Matrix = -0.5 * (squares + constant + len(self._center) * np.log(2 * np.pi))
         return logs
 

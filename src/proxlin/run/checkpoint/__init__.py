@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxlin.run.checkpoint.same_run import check_objective, owner_of, still_over
+from proxlin.run.checkpoint.same_run import check_course, check_objective, owner_of, still_over
 from proxlin.run.checkpoint.serialize import Serialized, restore, serialize
 from proxlin.run.checkpoint.settings import Checkpoints, as_checkpoints
 from proxlin.run.checkpoint.writer import CheckpointWriter, writer_for
@@ -12,6 +12,7 @@ __all__ = [
     "Checkpoints",
     "Serialized",
     "as_checkpoints",
+    "check_course",
     "check_objective",
     "owner_of",
     "restore",

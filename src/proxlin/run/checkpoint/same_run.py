@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from itertools import zip_longest
@@ -13,9 +14,11 @@ from proxlin.errors import CheckpointError
 from proxlin.methods import Method
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem import Problem
+from proxlin.run.checkpoint.serialize import is_count
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object that does not print its settings
 _LONGEST = 160  # characters of a value that a message shows
+_COUNTS = ("stationarity_rows", "steps_since", "stale")
 _SAME, _ROUNDING = 1e-3, 1e-6  # of the objective there and of the first one
 
 
@@ -66,6 +69,31 @@ def check_objective(problem: Problem, theta: Tensor, objective: float, first: fl
         )
 
 
+def check_course(memory: Mapping[str, Any]) -> None:
+    """Refuse a run that cannot have been where it says: no budget would end it in time."""
+    try:
+        iteration, seconds, reserve = memory["used"]
+        at_step, at_second = memory["evaluated_at"]
+        counts = iteration, at_step, *(memory[name] for name in _COUNTS)
+        times = seconds, reserve, at_second, memory["cost"]
+        best, measured = memory["best"], memory["stationarity"]
+        honest = (
+            all(is_count(count) for count in counts)
+            and all(0 <= second < math.inf for second in times)
+            and at_step <= iteration
+            and best > -math.inf
+            and (measured is None or float(measured) >= 0)
+        )
+    except (ArithmeticError, TypeError, ValueError):
+        honest = False
+    if not honest:
+        raise CheckpointError(
+            "the checkpoint must tell how far the run was: its steps, seconds, evaluations and"
+            " best objective are no such numbers. Choose another checkpoint folder, or empty this"
+            " one to begin anew."
+        )
+
+
 def still_over(memory: Mapping[str, Any], budget: Budget, tol: float | None) -> Status | None:
     """How the recalled run ended, or None if it was cut short or may now go further."""
     if memory["status"] is None:
@@ -82,5 +110,5 @@ def still_over(memory: Mapping[str, Any], budget: Budget, tol: float | None) -> 
     return None if goes_on.get(status) else status
 
 
-def _raised(limit: float | None, before: float) -> bool:
-    return limit is None or limit > before
+def _raised(limit: float | None, before: float | None) -> bool:
+    return limit is None or before is None or limit > before

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import repeat
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ from proxlin.errors import CheckpointError
 
 Record = dict[str, float]
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]  # what JSON can hold
+
+_MOST = 2**53  # of anything that is counted: a float holds every whole number up to there
 
 
 @dataclass
@@ -39,7 +42,8 @@ def serialize(memory: Any) -> Serialized:
 def restore(fresh: Any, parts: Serialized, device: torch.device) -> Any:
     """The memory that was taken apart, in the objects of `fresh` wherever it has some.
 
-    An empty tensor, list or dict and None in `fresh` stand for what was not known yet.
+    An empty tensor, list or dict and None in `fresh` stand for what was not known yet. In our own
+    dataclasses whole numbers are counts, and fields whose metadata say `fixed` never change.
     """
     try:
         return _Reader(parts.tensors, device).read(fresh, parts.tree, "")
@@ -125,7 +129,7 @@ class _Reader:
         value = float(stored["number"]) if isinstance(stored, dict) else stored
         if fresh is not None and _sort(fresh) is not _sort(value):
             raise _misfit(path, type(fresh).__name__, type(value).__name__)
-        return value
+        return float(value) if type(fresh) is float else value  # beyond a float: refused
 
     def _tensor(self, fresh: Any, stored: Any, path: str) -> Tensor:
         tensor = self.tensors[stored["tensor"]]
@@ -152,6 +156,8 @@ class _Reader:
             raise _misfit(path, kind.__name__, stored["of"])
         now = {item.name: getattr(fresh, item.name) for item in fields(kind)}
         values = self._named(now, stored["fields"], path)
+        if kind.__module__.startswith("proxlin."):
+            _check_fields(kind, now, values, path)
         if kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             return replace(fresh, **values)
         for name, value in values.items():
@@ -189,6 +195,29 @@ class _Reader:
 def _sort(value: Any) -> type:
     """Whole numbers and others are exchanged freely, as Python does; True is no number."""
     return float if isinstance(value, int | float) and not isinstance(value, bool) else type(value)
+
+
+def _check_fields(
+    kind: type, fresh: Mapping[str, Any], values: Mapping[str, Any], path: str
+) -> None:
+    """Refuse what the annotations of a dataclass of ours do not allow."""
+    hints = get_type_hints(kind)
+    for item in fields(kind):
+        old, new, hint = fresh[item.name], values[item.name], hints[item.name]
+        at = f"{path}.{item.name}"
+        if item.metadata.get("fixed") and old != new:
+            raise _misfit(at, repr(old), repr(new))
+        parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        if int in parts and new is not None and not is_count(new):
+            raise _misfit(at, "a count", repr(new))
+        kinds = [float if part is int else get_origin(part) or part for part in parts]
+        if (old is None) != (new is None) and _sort(new) not in kinds:
+            raise _misfit(at, str(hint), type(new).__name__)
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number, from 0 to what a float can count."""
+    return type(value) is int and 0 <= value <= _MOST
 
 
 def _describe(tensor: Tensor) -> str:

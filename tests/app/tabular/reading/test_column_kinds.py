@@ -195,3 +195,18 @@ def test_the_order_of_slashed_dates_is_said():
     assert learned(a=["01/31/2020", "02/01/2020"]).notes == [
         "'a' holds dates with the month first; they became days since 1970."
     ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (["1,5", "2,25", "?"], "with commas before the decimals"),
+        (["1200", "3400", "k.A."], "points only between thousands"),
+    ],
+)
+def test_what_points_and_commas_meant_is_said_as_it_was(cells, told):
+    # One stray text in ten: numbers to speak of.
+    table = RawTable(pd.DataFrame({"a": cells[:2] * 9 + cells}), comma_decimals=True)
+    notes = learn_features(table, ["a"], indicators=True).notes
+    (note,) = [note for note in notes if "written as text" in note]
+    assert told in note

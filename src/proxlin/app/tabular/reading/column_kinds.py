@@ -134,8 +134,10 @@ def _reading_notes(name: str, numbers: Numbers) -> list[str]:
     if numbers.reading.form == "truth":
         return [f"{name!r} holds yes or no; they became 1 and 0."]
     if numbers.from_text:
-        comma = ", with commas before the decimals" if numbers.reading.comma else ""
-        return [f"{name!r} holds numbers written as text{comma}; they were read as numbers."]
+        decimals = bool((numbers.values % 1 > 0).any())  # NaN is none
+        meant = "with commas before the decimals" if decimals else "points only between thousands"
+        marks = f", {meant}" if numbers.reading.comma else ""
+        return [f"{name!r} holds numbers written as text{marks}; they were read as numbers."]
     return []
 
 
