@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
         worst=("after", "max"),
         nothing=("nothing", "median"),
     )
-    print(counts.round(2).to_markdown())
+    print(counts.round(2).to_string())
 
 
 if __name__ == "__main__":

@@ -3,17 +3,20 @@
     python -m benchmarks.methods --seconds 10 --seeds 1 --jobs 2
 
 Seconds are those of one thread of the processor. Each rival may try three batch sizes and three
-learning rates: all settings of all rivals run for a fifth of the time, the best six of them (two of
-a family at most) for the full time, and the best counts.
+learning rates: all settings of all rivals run for a fifth of the time, the best three of them (two
+of a family at most) for the full time, and the best counts.
 Objectives are measured on the same 8,192 rows for all, and the loss of the clean rows among them.
 Each finished problem is a JSON file in `--out`, and a rerun goes on with those that are missing;
-the table (Markdown and CSV) and the curves (SVG) stand beside them.
+the table (Markdown and CSV) and the curves (SVG) stand beside them. `--renew` runs `probed` alone
+again, beside the rivals that are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -31,11 +34,14 @@ from proxlin.errors import DataError
 
 _OURS = ("probed",)
 _TRIAL = 0.2  # of the time, in which every setting of a rival shows what it can
-_FULL = 6  # settings that then get the full time, at most two of a family
+_FULL = 3  # settings that then get the full time, at most two of a family
 
 
-def run_case(case: Case, seed: int, seconds: float, out: Path) -> str:
-    """Race all methods on one problem and write what came out; returns a line about it."""
+def run_case(case: Case, seed: int, seconds: float, out: Path, rivals: str = "") -> str:
+    """Race all methods on one problem and write what came out; returns a line about it.
+
+    Where a record is there already, only ours run again.
+    """
     torch.set_num_threads(1)
     try:
         problem, clean = case.build(seed)
@@ -43,23 +49,34 @@ def run_case(case: Case, seed: int, seconds: float, out: Path) -> str:
         return f"{case.name}: skipped, {error}"
     failures: dict[str, str] = {}
 
-    def run(name: str, method: Any, time: float) -> Finish | None:
+    def run(name: str, method: Any, time: float, notes: bool = True) -> Finish | None:
         try:
-            return race(problem, method, time, seed)
+            return race(problem, method, time, seed, notes=notes)
         except Exception as error:
             failures[name] = f"{type(error).__name__}: {error}"
             return None
+        finally:
+            gc.collect()  # optimisers hold themselves, and a wide net's are large
 
+    path = _file(out, case, seed)
+    earlier = json.loads(path.read_text()) if path.exists() else None
     entrants = [(name, METHODS[name]) for name in _OURS]
-    entrants += _halved(
-        rivals_for(problem), lambda name, method: run(name, method, _TRIAL * seconds)
-    )
+    if earlier is None:
+        entrants += _halved(
+            {
+                name: settings
+                for name, settings in rivals_for(problem).items()
+                if not rivals or name in rivals.split(",")
+            },
+            lambda name, method: run(name, method, _TRIAL * seconds, False),
+        )
     best: dict[str, tuple[Finish, str]] = {}
     for name, method in entrants:
         finish = run(name, method, seconds)
         if finish is not None and (name not in best or finish.objective < best[name][0].objective):
             best[name] = finish, _setting(method)
-    record = {
+    runs = {name: asdict(found.drawn(problem, seed, clean)) for name, (found, _) in best.items()}
+    record = earlier or {
         "problem": case.name,
         "autoencoder": case.autoencoder,
         "aside": case.aside,
@@ -67,15 +84,14 @@ def run_case(case: Case, seed: int, seconds: float, out: Path) -> str:
         "rows": problem.n_rows,
         "seed": seed,
         "seconds": seconds,
-        "runs": {
-            name: asdict(found.drawn(problem, seed, clean)) for name, (found, _) in best.items()
-        },
+        "runs": {},
         "settings": {name: setting for name, (_, setting) in best.items()},
         "failures": failures,
     }
-    partial = _file(out, case, seed).with_suffix(".part")
+    record["runs"] |= runs
+    partial = path.with_suffix(".part")
     partial.write_text(json.dumps(record))
-    partial.replace(_file(out, case, seed))
+    partial.replace(path)
     return f"{case.name}, seed {seed}: done"
 
 
@@ -86,7 +102,11 @@ def _halved(
     tried: list[tuple[float, str, Any]] = []
     for name, settings in families.items():
         found = [(run(name, method), method) for method in settings]
-        reached = [(end.objective, name, method) for end, method in found if end is not None]
+        reached = [
+            (end.objective, name, method)
+            for end, method in found
+            if end is not None and math.isfinite(end.objective)
+        ]
         tried += sorted(reached, key=lambda trial: trial[0])[:2]
     tried.sort(key=lambda trial: trial[0])
     return [(name, method) for _, name, method in tried[:_FULL]]
@@ -110,6 +130,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="parts of names of problems, with commas")
     parser.add_argument("--aside", action="store_true", help="those kept aside too")
+    parser.add_argument("--rivals", default="", help="names, with commas; all if empty")
+    parser.add_argument("--renew", action="store_true", help="run ours again where rivals ran")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "methods")
     options = parser.parse_args(arguments)
     (options.out / "runs").mkdir(parents=True, exist_ok=True)
@@ -119,10 +141,11 @@ def main(arguments: list[str] | None = None) -> None:
         for case in cases()
         if any(part in case.name for part in options.only.split(","))
         and (options.aside or not case.aside)
-        and not _file(options.out, case, seed).exists()
+        and _file(options.out, case, seed).exists() is options.renew
     ]
     lines = Parallel(n_jobs=options.jobs, return_as="generator_unordered")(
-        delayed(run_case)(case, seed, options.seconds, options.out) for case, seed in missing
+        delayed(run_case)(case, seed, options.seconds, options.out, options.rivals)
+        for case, seed in missing
     )
     for line in lines:
         print(line, flush=True)

@@ -67,10 +67,14 @@ def clean_loss(problem: Problem, theta: Tensor, clean: Tensor, seed: int) -> flo
     return problem.data_term(theta, rows[clean[rows]])
 
 
-def race(problem: Problem, method: Any, seconds: float, seed: int) -> Finish:
-    """Let the method step until the time is up; objectives are estimates on fixed rows."""
+def race(problem: Problem, method: Any, seconds: float, seed: int, *, notes: bool = True) -> Finish:
+    """Let the method step until the time is up; objectives are estimates on fixed rows.
+
+    Without `notes` no curve can be drawn of the run, and none of its points are kept.
+    """
     torch.set_flush_denormal(True)
     marks = [seconds * _FIRST_NOTE ** (1 - k / (_NOTES - 1)) for k in range(_NOTES)]
+    marks = marks if notes else []
     start = problem.penalty.project(problem.theta())
     # A step to be thrown away: the first calls of a net load code, which is nobody's merit.
     brief = Budget(_FIRST_NOTE * seconds, None, clock=time.process_time)
@@ -78,17 +82,17 @@ def race(problem: Problem, method: Any, seconds: float, seed: int) -> Finish:
     method.step(problem, thrown, brief)
     budget = Budget(seconds, None, clock=time.process_time)
     state = method.init(problem, start.clone(), torch.Generator().manual_seed(seed))
-    notes: list[tuple[float, list[Tensor]]] = []
+    points: list[tuple[float, list[Tensor]]] = []
     while not budget.expired():
         method.step(problem, state, budget)
         budget.iteration += 1
         if marks and budget.seconds >= marks[0]:
-            notes.append((budget.seconds, [theta.clone() for theta in method.candidates(state)]))
+            points.append((budget.seconds, [theta.clone() for theta in method.candidates(state)]))
             marks = [mark for mark in marks if mark > budget.seconds]
-    notes.append((seconds, method.candidates(state)))
+    points.append((seconds, method.candidates(state)))
     last = _choice(problem, method.candidates(state), _rows(problem, _CHOICE_ROWS, 2_000 + seed))
     objective = problem.objective(last, _rows(problem, _FINAL_ROWS, 1_000 + seed))
-    return Finish(notes, last, objective, budget.iteration)
+    return Finish(points if notes else [], last, objective, budget.iteration)
 
 
 def _choice(problem: Problem, candidates: list[Tensor], rows: Tensor) -> Tensor:

@@ -103,10 +103,9 @@ def _newer() -> list[Case]:
         Case("silu mlp table p=2", partial(_teacher, (40, 256, 256, 10), nn.SiLU, 30_000, 2.0)),
         Case("conv1d series p=1.5", _conv_series),
         Case("digits from images p=1", _labels, aside=True),
-        Case("wide relu table p=1.5", partial(_teacher, (50, 512, 12), nn.ReLU, 40_000, 1.5),
-             aside=True),
+        Case("wide relu table p=1.5", partial(_teacher, (50, 512, 12), nn.ReLU, 40_000, 1.5)),
         Case("softplus table p=1",
-             partial(_teacher, (16, 64, 64, 64, 64, 4), nn.Softplus, 5_000, 1.0), aside=True),
+             partial(_teacher, (16, 64, 64, 64, 64, 4), nn.Softplus, 5_000, 1.0)),
         Case("tanh rnn series p=1", partial(_series, _rnn), aside=True),
     ]  # fmt: skip
 

@@ -10,7 +10,8 @@ from proxlin import Checkpoints, Problem, Ridge, minimize
 from proxlin.errors import InvalidInputError
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
-from proxlin.methods.probed.normed import NormedMemory, orthogonal
+from proxlin.methods.probed.batch_probe import applied_rows
+from proxlin.methods.probed.normed import NormedMemory, orthogonal, rank_of_moves
 from proxlin.methods.probed.trial import new_trial
 from proxlin.terms.layout import Layout
 
@@ -34,7 +35,7 @@ def test_singular_values_become_alike(shape):
 
 def test_a_slope_of_zero_moves_nothing():
     layout = Layout(("weight", "bias"), ((2, 3), (2,)))
-    memory = NormedMemory(True, 0.01, torch.empty(0), torch.empty(0))
+    memory = NormedMemory(True, 0.01, torch.empty(0), torch.empty(0), [])
     memory.begin(torch.zeros(8))
     assert torch.equal(memory.direction(torch.zeros(8), layout), torch.zeros(8))
 
@@ -46,10 +47,61 @@ def test_moves_do_not_depend_on_the_scale_of_the_loss(scale, spectral):
     slopes = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
     moves = []
     for factor in (1.0, scale):
-        memory = NormedMemory(spectral, 0.01, torch.empty(0), torch.empty(0))
+        memory = NormedMemory(spectral, 0.01, torch.empty(0), torch.empty(0), [])
         memory.begin(torch.zeros(8))
         moves.append([memory.direction(factor * slope, layout) for slope in slopes][-1])
     assert torch.allclose(*moves, rtol=1e-4, atol=1e-5)
+
+
+def wide_memory(rows):
+    memory = NormedMemory(True, 0.01, torch.empty(0), torch.empty(0), [], rows)
+    memory.begin(torch.zeros(120 * 90))
+    return memory, Layout(("weight",), ((120, 90),))
+
+
+def test_matrices_move_along_all_directions_unless_these_cost_more_than_the_backward_pass():
+    assert rank_of_moves((256, 256), 512) == 256
+    assert rank_of_moves((32, 1568), 64) == 32
+    assert rank_of_moves((784, 512), 128) == 64
+    assert rank_of_moves((784, 512), 8) == 16
+    assert rank_of_moves((24, 24, 3, 3), 64) == 24
+
+
+def test_the_leading_directions_of_a_slope_are_found():
+    memory, layout = wide_memory(rows=10)
+    generator = torch.Generator().manual_seed(2)
+    left = torch.linalg.qr(torch.randn(120, 16, generator=generator))[0]
+    right = torch.linalg.qr(torch.randn(90, 16, generator=generator))[0]
+    slope = left @ torch.diag(torch.logspace(0, 1, 16)) @ right.T
+    for _ in range(40):
+        move = memory.direction(slope.flatten(), layout).view(120, 90)
+    assert float((-move * (left @ right.T)).sum() / move.norm() / 4) > 0.95  # ||U V^T|| = 4
+
+
+def test_what_low_rank_moves_leave_of_a_slope_comes_later():
+    """The second half of the directions is a fifth as large, and waits until it has grown."""
+    memory, layout = wide_memory(rows=10)
+    slope = torch.zeros(120, 90)
+    slope.diagonal()[:32] = torch.tensor([1.0] * 16 + [0.2] * 16)
+    moved = sum(memory.direction(slope.flatten(), layout) for _ in range(200)).view(120, 90)
+    along = -moved.diagonal()[:32]
+    assert float(along.min()) > 0.1 * float(along.max())
+
+
+@pytest.mark.parametrize(
+    ("cell", "steps"), [(nn.Linear(100, 100), 1), (nn.GRU(100, 100, batch_first=True), 7)]
+)
+def test_a_matrix_is_counted_for_each_step_of_a_series(cell, steps):
+    net = nn.Sequential(cell)
+    x = torch.randn(8, *([7] if steps > 1 else []), 100)
+
+    def residual(module, x):
+        output = module(x)
+        return output[0][:, -1] if isinstance(output, tuple) else output
+
+    problem = Problem(net, (x,), p=1, residual=residual)
+    rows = applied_rows(problem, problem.theta(), problem.take(slice(0, 8)))
+    assert 0.6 * 8 * steps <= rows <= 8 * steps  # the first step of a series has no state
 
 
 def played(budget, changes):
@@ -149,25 +201,34 @@ def test_both_kinds_of_steps_and_the_trial_learn_in_spite_of_wrong_rows(p):
     errors = {}
     for kind in ("curvature", "auto"):
         problem = net_problem(p)
-        minimize(problem, Probed(steps=kind, batch_size=64), max_seconds=None, max_iter=400)
+        minimize(problem, Probed(steps=kind, batch_size=64), max_seconds=None, max_iter=600)
         rows = problem.row_losses(problem.theta())
         errors[kind] = float(rows[60:].mean())
     untrained = float(net_problem(p).row_losses(net_problem(p).theta())[60:].mean())
     assert max(errors.values()) < 0.5 * untrained
 
 
+def wide_problem():
+    """One whose matrices move along few directions."""
+    torch.manual_seed(0)
+    x = torch.randn(64, 90)
+    return Problem(nn.Sequential(nn.Linear(90, 120), nn.Tanh(), nn.Linear(120, 90)), (x, x), p=1)
+
+
+# In the first turns, while they are compared or later, after them.
 @pytest.mark.parametrize(
-    "stop", [30, 70, 200]
-)  # in the first turns, while they are compared or later, after them
-def test_a_trial_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, stop):
+    ("build", "size", "stop"),
+    [(net_problem, 64, 20), (net_problem, 64, 92), (net_problem, 64, 200), (wide_problem, 8, 20)],
+)
+def test_a_trial_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, build, size, stop):
     def crash(progress):
         if progress.iteration >= stop:
             raise CrashError
 
     def run(callbacks=(), checkpoint=None):
-        settings = Probed(batch_size=64)
+        settings = Probed(batch_size=size)
         return minimize(
-            net_problem(), settings, max_seconds=None, max_iter=400, callbacks=callbacks,
+            build(), settings, max_seconds=None, max_iter=600, callbacks=callbacks,
             checkpoint=checkpoint,
         )  # fmt: skip
 

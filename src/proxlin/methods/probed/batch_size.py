@@ -5,7 +5,7 @@ while its halves agree on the slope, more when they do not.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -64,8 +64,9 @@ class GradientNoise:
     between the slopes of two halves promises, signal what the running average of slopes does.
     """
 
-    least: int  # rows of a batch, below which a step would not cost much less
-    most: int
+    # Rows of a batch, below the fewest of which a step would not cost much less.
+    least: int = field(metadata={"fixed": True})
+    most: int = field(metadata={"fixed": True})
     level: float = 0.0  # running mean of log(noise / signal)
     measurements: int = 0
 

@@ -23,11 +23,16 @@ from proxlin._checks import (
 )
 from proxlin.methods.contract import Budget, Step
 from proxlin.methods.curvature import DenseCurvature, curvature_for
-from proxlin.methods.probed.batch_probe import BatchProbe, batch_slope, probe_batch
+from proxlin.methods.probed.batch_probe import (
+    BatchProbe,
+    applied_rows,
+    batch_slope,
+    probe_batch,
+)
 from proxlin.methods.probed.batch_size import fitting_batch_size, gradient_noise
 from proxlin.methods.probed.collapse import RESTARTED
 from proxlin.methods.probed.newton import bounds_of, newton_step, proximal_step
-from proxlin.methods.probed.normed import NormedMemory, work_of_a_step
+from proxlin.methods.probed.normed import NormedMemory
 from proxlin.methods.probed.state import ProbedState
 from proxlin.methods.probed.trial import new_trial
 from proxlin.methods.probed.trust_region import TrustRegion, exact_region
@@ -40,7 +45,6 @@ _PREPARATION_SHARE = 0.02  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
-_MOST_WORK = 2**36  # multiplications of a spectral step: some seconds of one core
 _NORMED_ROWS = 64, 1024  # of a batch of normed steps, at least and at most
 _SHORTER = 0.3  # times the rate of careful steps, where others have ended at a constant output
 _TRACKED = 0.05  # rate of the running average of losses
@@ -90,7 +94,6 @@ class Probed:
         whole = exact and size == problem.n_rows and not (problem.noisy or problem.streamed)
         # A dense matrix misses nothing of the curvature, and normed steps know smooth terms only.
         settled = isinstance(curvature, DenseCurvature) or not problem.penalty.is_quadratic
-        costly = work_of_a_step(problem.layout) > _MOST_WORK
         return ProbedState(
             theta=theta,
             batches=Shuffler(problem.n_rows, size, generator),
@@ -106,7 +109,7 @@ class Probed:
             average=theta.clone() if problem.penalty.rest.regularizer is None else None,
             good=theta.clone(),
             start=theta.clone(),
-            trial=None if settled or costly or self.steps == "curvature" else new_trial(theta),
+            trial=None if settled or self.steps == "curvature" else new_trial(theta),
         )
 
     def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
@@ -220,6 +223,8 @@ class Probed:
         least, most = _NORMED_ROWS
         size = self.batch_size or min(max(state.batch_size, least), most)
         batch = problem.take(state.batches.next(size))
+        if memory.spectral and not memory.rows:
+            memory.rows = applied_rows(problem, state.theta, batch)
         mean_loss, typical_loss, slope = batch_slope(problem, state.theta, batch)
         if math.isfinite(mean_loss):
             state.track(typical_loss, _TRACKED)
@@ -228,7 +233,7 @@ class Probed:
             memory.rate /= 3
             return
         rate = memory.rate * (1.0 - budget.progress) * state.trial.length(budget)
-        move = memory.direction(slope, problem.layout)
+        move = memory.direction(slope, problem.layout, budget.progress)
         state.theta = state.theta.add(move, alpha=rate)
         state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * memory.steps))
 

@@ -17,8 +17,7 @@ from proxlin.methods.probed.normed import NormedMemory
 _FIRST, _SECOND = 0.05, 0.04  # of the budget for each turn of the first and the second round
 _STEPS = (60, 60)  # of each turn, where there is no budget
 _LEAST_STEPS = 10  # of a turn
-_LEAST_BUDGET = 150  # steps in the time there is, below which turns would leave too little of it
-_COUNTED = 333  # steps that a user counts, below which each had better be a curvature step
+_LEAST_BUDGET = 500  # steps, below which turns would be too short to tell
 _JUDGES = 4  # batches that compare where the turns have come to
 # Spectral or not, and the rate: curvature steps, bold and careful spectral ones, entrywise ones.
 _KINDS = (False, 0.0), (True, 0.03), (True, 0.01), (False, 0.02)
@@ -103,8 +102,8 @@ class Trial:
         if self.finalist is None and not self.turn and not self.over:
             if self.steps == 1:
                 self.began = budget.progress  # the first step of all loads code
-            if budget.max_iter is not None and budget.max_iter < _COUNTED:
-                self._close(_CURVATURE)
+            if budget.max_iter is not None and budget.max_iter < _LEAST_BUDGET:
+                self._close(_CURVATURE)  # where steps are counted, each is to be worth much
             elif self.steps == 2 and budget.progress - self.began > 1 / _LEAST_BUDGET:
                 self._close(_BOLD)
         memory = self.normed
@@ -162,10 +161,11 @@ class Trial:
         for number, entrant in enumerate(self.entrants):
             entrant.theta = empty
             if number != winner:
-                entrant.memory.slope = entrant.memory.square = empty
+                entrant.memory.end()
 
 
 def new_trial(start: Tensor) -> Trial:
     """A trial whose turns begin at `start`."""
     empty = start.new_empty(0)
-    return Trial(start.clone(), [Entrant(NormedMemory(*k, empty, empty), empty) for k in _KINDS])
+    entrants = [Entrant(NormedMemory(*kind, empty, empty, []), empty) for kind in _KINDS]
+    return Trial(start.clone(), entrants)

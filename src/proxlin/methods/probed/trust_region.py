@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ class TrustRegion:
 
     radius: float = 1e-5
     damping: float = 1e-2  # relative to the mean of the diagonal of C
-    widest: float = _MOST_RADIUS
+    widest: float = field(default=_MOST_RADIUS, metadata={"fixed": True})
 
     def judge(
         self, predicted: float, actual: float, form: float, loss: float, rounding: float = 0.0
