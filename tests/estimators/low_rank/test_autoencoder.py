@@ -14,6 +14,7 @@ from torch import nn
 
 from proxlin import ADMM, MBO, RobustAutoencoder
 from proxlin.data import blob_images
+from proxlin.estimators.low_rank.cell_repair import repaired
 from proxlin.models import image_autoencoder
 from tests.estimators.low_rank.planes import QUICK, narrow, paper, plane
 
@@ -172,10 +173,11 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_torch_alone():
     x, _ = plane()
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
-    first, again = (RobustAutoencoder(2, max_iter=20, random_state=7).fit(x) for _ in range(2))
+    settings = {"hidden": (8,), "max_iter": 20}
+    first, again = (RobustAutoencoder(2, random_state=7, **settings).fit(x) for _ in range(2))
     assert torch.equal(before, torch.random.get_rng_state())
     np.testing.assert_array_equal(first.transform(x), again.transform(x))
-    other = RobustAutoencoder(2, max_iter=20, random_state=8).fit(x)
+    other = RobustAutoencoder(2, random_state=8, **settings).fit(x)
     assert not np.array_equal(first.transform(x), other.transform(x))
 
 
@@ -236,6 +238,30 @@ def test_a_method_that_measures_stationarity_may_be_asked_for():
         1, hidden=(), method=MBO(solver=ADMM()), tol=0.05, max_iter=50, random_state=0
     ).fit(x)
     assert net.result_.certificate is not None
+
+
+@pytest.mark.parametrize("hidden", [(), (16,)])
+def test_wrong_cells_of_any_size_leave_the_codes_of_right_rows_alone(hidden):
+    rng = np.random.default_rng(1)
+    clean = rng.normal(size=(400, 2)) @ rng.normal(size=(2, 12))
+    clean += 0.03 * rng.normal(size=clean.shape)
+    wrong = rng.random(clean.shape) < 0.1
+    right = ~wrong.any(axis=1)
+    errors = []
+    for size in (10.0, 1e12):
+        x = np.where(wrong, clean + size * np.abs(rng.normal(size=clean.shape)), clean)
+        net = RobustAutoencoder(2, hidden=hidden, random_state=0).fit(x)
+        away = np.linalg.norm(net.reconstruct(x[right]) - clean[right])
+        errors.append(away / np.linalg.norm(clean[right]))
+    assert errors[0] < 0.05
+    assert errors[1] < 1.2 * errors[0]
+
+
+def test_zero_inflated_columns_are_not_taken_for_wrong_cells():
+    rng = np.random.default_rng(0)
+    amounts = np.exp(rng.normal(size=(400, 2)) @ rng.normal(size=(2, 8)))
+    x = np.where(rng.random(amounts.shape) < 0.6, 0.0, amounts)
+    np.testing.assert_array_equal(repaired(x, 2, 0), x)
 
 
 def test_cells_far_beyond_float32_do_not_stop_a_fit():

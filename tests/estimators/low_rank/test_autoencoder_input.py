@@ -17,6 +17,8 @@ from tests.estimators.low_rank.planes import QUICK, other_input, plain, plane, s
         ({"hidden": (0,)}, "hidden"),
         ({"hidden": "wide"}, "hidden"),
         ({"activation": "relu6"}, "activation"),
+        ({"activation": torch.nn.ReLU()}, "activation"),
+        ({"activation": torch.nn.Linear}, "activation"),
         ({"noise": -1}, "noise"),
         ({"contamination": 0.7}, "contamination"),
         ({"contamination": 0}, "contamination"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, prod, sqrt
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxlin._checks import check_choice, check_count
+from proxlin._checks import check_choice, check_count, shown
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import check_factory, check_widths, made_by
 from proxlin.models import Autoencoder, image_autoencoder, mlp_autoencoder
@@ -129,10 +130,14 @@ def _from_factory(factory: Any, form: RowForm, code: int) -> nn.Module:
 def _activation(activation: str | Callable[[], nn.Module]) -> Callable[[], nn.Module]:
     if isinstance(activation, str):
         return ACTIVATIONS[check_choice("activation", activation, ACTIVATIONS)]
-    if not callable(activation) or not isinstance(activation(), nn.Module):
+    made = None
+    if callable(activation) and not isinstance(activation, nn.Module):
+        with suppress(TypeError):  # one that needs arguments
+            made = activation()
+    if not isinstance(made, nn.Module):
         raise InvalidInputError(
             "activation must be a name or make a torch.nn.Module, such as torch.nn.SiLU;"
-            f" got {activation!r}."
+            f" got {shown(activation)}."
         )
     return activation
 

@@ -1,12 +1,13 @@
 """Where an autoencoder of a table begins: at the plane that most rows follow.
 
-A chain of Linear layers with tanh between them carries the scores of that plane through its first
+A chain of Linear layers with tanh between them carries the scores of that plane through half of its
 units, where tanh is nearly a line, so that training only has to add what is curved. Rows far out
 saturate. A linear chain is the plane itself.
 """
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import torch
@@ -17,7 +18,7 @@ from proxlin.exact.factorize import Cells, RowNorm
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.fit_factors import FactorSettings, fit_bounded
 
-_NARROW = 0.3  # standard deviations of a score that a unit of tanh takes for 1
+_NARROW = 0.1  # what a unit of tanh takes a standard deviation of a score for
 _ROWS = 5000  # that tell the plane
 _SWEEPS = 50
 _CONCENTRATIONS = 5
@@ -36,23 +37,41 @@ def start_at_plane(coding: Coding, rows: Tensor, code: int, seed: int) -> bool:
         return False
     center, axes, spread = _plane(rows, code, seed)
     narrow = 1.0 if len(encoder) == 1 else _NARROW
+    scores = axes * (narrow / spread)[:, None]
+    back = axes * (spread / narrow)[:, None]
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        _pass_on(encoder[0], axes * (narrow / spread)[:, None])
-        encoder[0].bias[:code] = -(axes @ center) * narrow / spread
-        for layer in encoder[1:]:
-            _pass_on(layer, torch.eye(code))
-            layer.bias[:code] = 0.0
-        encoder[-1].weight /= narrow
-        _pass_on(decoder[0], narrow * torch.eye(code))
-        for layer in decoder[:-1]:
-            layer.bias[:code] = 0.0
-        for layer in decoder[1:-1]:
-            _pass_on(layer, torch.eye(code))
-        last = decoder[-1]
-        last.weight.zero_()
-        last.weight[:, :code] = (axes * (spread / narrow)[:, None]).T
-        last.bias.copy_(center)
+        _chain(encoder, scores, torch.eye(code) / narrow, generator)
+        encoder[0].bias.sub_(encoder[0].weight @ center)
+        _chain(decoder, narrow * torch.eye(code), back.T, generator)
+        decoder[-1].bias.copy_(center)
     return True
+
+
+def _chain(
+    layers: list[nn.Linear], first: Tensor, last: Tensor, generator: torch.Generator
+) -> None:
+    """Make the layers last @ first, by random directions of half of the units between them.
+
+    The other half stays as it is, ready to bend, and is not heard yet.
+    """
+    code = len(first)
+    ways = [
+        _directions(max(code, layer.out_features // 2), code, generator) for layer in layers[:-1]
+    ]
+    ahead = [*ways, last]
+    behind = [first, *(way.T * (code / len(way)) for way in ways)]
+    for layer, left, right in zip(layers, ahead, behind, strict=True):
+        outputs, inputs = len(left), right.shape[1]
+        layer.weight[:outputs].zero_()
+        layer.weight[:outputs, :inputs] = left @ right
+        layer.bias[:outputs].zero_()
+
+
+def _directions(units: int, code: int, generator: torch.Generator) -> Tensor:
+    """Q (units, code) with rows of norm about 1 and Q^T Q = units / code."""
+    orthogonal: Tensor = torch.linalg.qr(torch.randn(units, code, generator=generator)).Q
+    return orthogonal * math.sqrt(units / code)
 
 
 def _layers(half: nn.Module) -> list[nn.Linear] | None:
@@ -64,13 +83,6 @@ def _layers(half: nn.Module) -> list[nn.Linear] | None:
     usual = all(isinstance(layer, nn.Tanh | nn.Identity) for layer in others)
     fits = all(a.out_features == b.in_features for a, b in pairwise(layers))
     return layers if usual and fits and layers else None
-
-
-def _pass_on(layer: nn.Linear, weight: Tensor) -> None:
-    """The first outputs are `weight` times the first inputs; the others stay as they are."""
-    outputs, inputs = weight.shape
-    layer.weight[:outputs].zero_()
-    layer.weight[:outputs, :inputs] = weight
 
 
 def _plane(rows: Tensor, code: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
