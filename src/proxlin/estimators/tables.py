@@ -119,7 +119,10 @@ def read_pair(
     min_rows: int = 1,
     sparse: bool = False,
 ) -> tuple[Array, Array]:
-    """The table x as in `read_table`, and its targets as (n, targets) or (n,), as they came."""
+    """The table x as in `read_table`, and its targets as (n, targets) or (n,), as they came.
+
+    With `reset` the estimator learns the names of the targets, if they have some.
+    """
     pair = _validated(
         estimator,
         **_host_table("X", x, sparse=sparse),
@@ -140,7 +143,15 @@ def read_pair(
     if targets.dtype not in _FLOATS:
         targets = targets.astype(np.float64)
     _check_finite("y", targets.reshape(len(targets), -1), allow_nan=False)
+    if reset:
+        estimator._target_names_ = _target_names(y)
     return table, targets
+
+
+def _target_names(y: Any) -> tuple[str, ...] | None:
+    """Those of a frame's columns or of a series, if all are text."""
+    names = tuple(getattr(y, "columns", (getattr(y, "name", None),)))
+    return names if all(isinstance(name, str) and name for name in names) else None
 
 
 def _numbers(name: str, targets: Any) -> Any:

@@ -1,9 +1,10 @@
 """Linear fits that stay put while up to half of the rows are wrong, and lose nothing if none is.
 
 An S-estimate finds the majority. From there each row is judged against the others: residuals are
-those of a Gaussian among errors of any size, and a row counts by its probability to be good, in
-turns with the fit, until nothing changes. So the weights follow the data: clean rows get least
-squares, rows far off do not count at all, and rows in between by what is known of them.
+those of a Gaussian among errors of any size, or beside a group of rows that are off alike, and a
+row counts by its probability to be good, in turns with the fit, until nothing changes. So the
+weights follow the data: clean rows get least squares, rows far off do not count at all, and rows in
+between by what is known of them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from scipy.stats import f as fisher
 
-from proxlin.estimators.regression.row_mixture import RowMixture, surprising
+from proxlin.estimators.regression.row_kinds import RowKinds
+from proxlin.estimators.regression.row_mixture import RowMixture
 from proxlin.estimators.regression.s_estimate import (
     RegressionRows,
     gram_and_moment,
@@ -31,12 +34,19 @@ from proxlin.estimators.robust_scale import (
 )
 
 EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
+FARTHEST = 1e100  # sizes or deviations: rows so far off are alike, and their squares are numbers
 
 _STEPS = 100
 _RAISED = 2.0  # times k / n: a rise of the log S-scale that efficiency alone does not cause
-_RARE = 1e-5  # chance of rows so far from the half that a fit has chosen: 1 in 1,000 clean tables
+_COST = (
+    1.0  # times log(n): what wrong rows must add to the evidence, half for each number of theirs
+)
+_FAR = 20.0  # deviations within which wrong rows may hide behind those that are far off
+_HIDING = 3.0  # times as far off they are
+_WORK = 1e8  # multiplications of a fit up to which least squares is one of the starts
+_SHARE_STEPS = 20  # towards the share of scattered rows
 _ROUNDS = 100  # of weights and fits in turns
-_SETTLED = 1e-6  # change of the weights that ends them
+_SETTLED, _SETTLED_GROUP = 1e-6, 1e-4  # changes of the weights that end them
 _LEAST_INFORMATION = 0.2  # of the sum of weights: psi' of few rows may leave nothing
 _UNEXPECTED = 0.01  # share of tables whose good far rows are kept out
 _CONTRADICTED = 0.1  # share of tables of good rows whose near rows are believed against all
@@ -79,7 +89,10 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     spread = residual_spread(rows.design, rows.weights * trust, trust)
     worth = worth_of_scale(float(part.weights.sum()), len(coef))
     start = RobustFit(coef, scale, trust, spread, worth)
-    fit, admitted = _narrower(rows, near, start, likely_fit(rows, near, start)), near
+    # Two fifths of the rows raise the S-scale threefold, in which they seem to belong.
+    half = half_scale(rows.residual(coef), part.weights, lost=len(coef))
+    narrow = replace(start, scale=half) if EXACT < half < scale else start
+    fit, admitted = likely_fit(rows, near, start, narrow), near
     for _ in range(0 if near.all() else _ADMISSIONS):
         distance = distances(rows.residual(fit.coef), fit)
         passed = ~admitted & (distance <= INNER)
@@ -114,55 +127,107 @@ def _agrees(rows: RegressionRows, fit: RobustFit, whole: RobustFit, far: NDArray
     return bool(ratio <= fisher.ppf(1.0 - _CONTRADICTED, k, max(1.0, fit.freedom)))
 
 
-def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], start: RobustFit) -> RobustFit:
-    """Least squares with each row's probability to be good as weight, until both stay the same.
+def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: RobustFit) -> RobustFit:
+    """Least squares with each row's probability to be good as weight.
 
-    All rows count fully where chance has them as far out in more than one of twenty tables.
+    That is the likeliest of what the starts lead to, times its own probability against a table
+    without wrong rows, in which all count fully (Schwarz 1978; Raftery 1995).
     """
-    part, k = rows.among(admitted), rows.design.shape[1]
+    part = rows.among(admitted)
+    total = float(part.weights.sum())
+    whole = least_squares(part, admitted.astype(np.float64))
+    starts = (*starts, whole) if total * len(whole.coef) ** 2 <= _WORK else starts
+    found = [_among_scattered(part, admitted, start) for start in starts]
+    groups = [_beside_a_group(part, start.coef) for start in (whole, starts[0])]
+    found += [group for group in groups if group is not None]
+    fit, evidence = max(found, key=lambda pair: pair[1])
+    gain = evidence - _evidence(part, whole, RowKinds(whole.scale))
+    wrong = float(expit(gain - _COST * np.log(total)))
+    size = np.abs(part.residual(fit.coef)[admitted]) / fit.scale
+    if wrong > 0.5 and size.max(initial=0.0) > _HIDING * _FAR:
+        inside = admitted.copy()
+        inside[admitted] = size <= _FAR
+        if 2.0 * part.weights[inside].sum() > total:
+            return likely_fit(rows, inside, fit)
+    if min(wrong, 1.0 - wrong) < _SETTLED:
+        return fit if wrong > 0.5 else whole
+    both = least_squares(part, wrong * fit.trust + (1.0 - wrong) * whole.trust)
+    return replace(
+        both,
+        scale=float(np.hypot(np.sqrt(wrong) * fit.scale, np.sqrt(1.0 - wrong) * whole.scale)),
+        spread=wrong * fit.spread + (1.0 - wrong) * whole.spread,
+        freedom=wrong * fit.freedom + (1.0 - wrong) * whole.freedom,
+    )
+
+
+def _among_scattered(
+    part: RegressionRows, admitted: NDArray[np.bool_], start: RobustFit
+) -> tuple[RobustFit, float]:
+    """Weights and fit in turns until they stay, wrong rows lying evenly; and its evidence."""
+    k = part.design.shape[1]
     counts, total = part.weights, float(part.weights.sum())
     fit, mixture = start, RowMixture(start.scale, max(3.0, total - k))
     for _ in range(_ROUNDS):
-        size = np.abs(rows.residual(fit.coef)) / fit.spread
+        size = np.abs(part.residual(fit.coef)) / fit.spread
         mixture = mixture.improved(size[admitted], counts[admitted], least=(total + k + 1) / 2)
         trust = np.where(admitted, mixture.trust(size), 0.0)
         settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED
         # What psi(u) = w u tells is the sum of psi' = w - w (1 - w) u^2: less than that of w.
-        mass = counts * trust
-        information = float(mass @ (1.0 - 2.0 * (1.0 - trust) * mixture.exponent(size)))
-        information = max(information, _LEAST_INFORMATION * float(mass.sum()))
-        coef = weighted_least_squares(part.design, part.target, mass)
-        spread = residual_spread(rows.design, mass, trust, loss=float(mass.sum()) / information)
-        freedom = max(3.0, information - k)
-        fit = RobustFit(coef, mixture.scale, trust, spread, freedom, weighted_squares=True)
-        rows.tell(fit.coef, fit.scale)
+        slope = trust * (1.0 - 2.0 * (1.0 - trust) * mixture.exponent(size))
+        fit = _weighted(part, trust, mixture.scale, float(counts @ slope))
         if settled:
             break
-    whole = least_squares(part, admitted.astype(np.float64))
-    # The scale has chosen its rows and is worth fewer of them than it has, as that of the start.
-    worth = min(start.freedom, fit.freedom)
-    for judge, freedom in ((fit, worth), (whole, whole.freedom)):
-        distance = distances(rows.residual(judge.coef), judge)
-        if surprising(distance, freedom - 1.0, counts):
-            return fit
-    return whole
+    wrong = float(counts @ (1.0 - fit.trust)) / total
+    kinds = RowKinds(fit.scale, shares=np.array([1.0 - wrong, 0.0, wrong]))
+    for _ in range(_SHARE_STEPS if wrong else 0):
+        kinds = kinds.with_shares(part.residual(fit.coef), counts)
+    return fit, _evidence(part, fit, kinds)
 
 
-def _narrower(
-    rows: RegressionRows, near: NDArray[np.bool_], start: RobustFit, wide: RobustFit
-) -> RobustFit:
-    """The fit from the scale of the smaller half, if chance has no rows as far from it.
+def _beside_a_group(part: RegressionRows, coef: Vector) -> tuple[RobustFit, float] | None:
+    """The same where many wrong rows lie together on one side: good rows, a group, the rest.
 
-    Many wrong rows on one side raise the S-scale until they seem to belong: `wide` keeps them.
+    It is looked for among the residuals of these coefficients. Of skewed noise groups would be
+    found that overlap; such are not held for wrong.
     """
-    part = rows.among(near)
-    half = half_scale(rows.residual(start.coef), part.weights, lost=len(start.coef))
-    if not EXACT < half < start.scale:
-        return wide
-    fit = likely_fit(rows, near, replace(start, scale=half))
-    kept = np.where(wide.trust > 0.5, part.weights, 0.0)
-    distance, freedom = distances(rows.residual(fit.coef), fit), min(start.freedom, fit.freedom)
-    return fit if surprising(distance, freedom - 1.0, kept, _RARE) else wide
+    counts, k = part.weights, part.design.shape[1]
+    total, residual = float(counts.sum()), part.residual(coef)
+    kinds, middle = RowKinds.parted(residual, counts, lost=k)
+    residual, before = residual - middle, np.zeros(len(counts))
+    for _ in range(_ROUNDS):
+        if not kinds.apart or total * kinds.shares[0] < (total + k + 1) / 2:
+            return None
+        trust, slope = (np.where(counts > 0, kept, 0.0) for kept in kinds.trust(residual))
+        fit = _weighted(part, trust, kinds.scale, float(counts @ slope))
+        if np.abs(trust - before).max(initial=0.0) <= _SETTLED_GROUP:
+            break
+        residual, before = part.residual(fit.coef), trust
+        kinds = kinds.improved(residual, counts, lost=k)
+    # Three numbers more: how many they are, how far, how wide.
+    return fit, _evidence(part, fit, kinds) - 1.5 * np.log(total)
+
+
+def _weighted(part: RegressionRows, trust: Vector, scale: float, information: float) -> RobustFit:
+    """Least squares with weights that follow the residuals, and tell less than their sum."""
+    mass = part.weights * trust
+    information = max(information, _LEAST_INFORMATION * float(mass.sum()))
+    coef = weighted_least_squares(part.design, part.target, mass)
+    part.tell(coef, scale)
+    spread = residual_spread(part.design, mass, trust, loss=float(mass.sum()) / information)
+    freedom = max(3.0, information - len(coef))
+    return RobustFit(coef, scale, trust, spread, freedom, weighted_squares=True)
+
+
+def _evidence(part: RegressionRows, fit: RobustFit, kinds: RowKinds) -> float:
+    """log of the likelihood with the coefficients integrated out, by Laplace's method.
+
+    Else a part of few rows with many coefficients would always seem likelier than the whole.
+    """
+    gram, _ = gram_and_moment(part.design, fit.trust, part.weights * fit.trust)
+    values = np.linalg.eigvalsh(gram)
+    values = np.maximum(values, 1e-12 * values.max(initial=np.finfo(np.float64).tiny))
+    volume = len(values) * np.log(fit.scale) - 0.5 * float(np.log(values).sum())
+    return kinds.log_likelihood(part.residual(fit.coef), part.weights) + float(volume)
 
 
 def distances(residual: Vector, fit: RobustFit) -> Vector:
@@ -170,7 +235,8 @@ def distances(residual: Vector, fit: RobustFit) -> Vector:
 
     For least squares without rows left out these are the externally studentised residuals.
     """
-    distance: Vector = np.abs(residual) / (fit.scale * fit.spread)
+    with np.errstate(over="ignore"):
+        distance: Vector = np.minimum(np.abs(residual) / (fit.scale * fit.spread), FARTHEST)
     if not fit.weighted_squares:
         return distance
     least = 1e-9 * fit.freedom

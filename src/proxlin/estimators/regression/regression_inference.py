@@ -356,7 +356,8 @@ class RegressionInference(RegressionLearner):
 
     def _output_names(self) -> tuple[str, ...]:
         count = len(self._targets_.scale) // self._copies_
-        targets = ["y"] if count == 1 else [f"y{j}" for j in range(count)]
+        numbered = ["y"] if count == 1 else [f"y{j}" for j in range(count)]
+        targets = getattr(self, "_target_names_", None) or numbered
         if self._copies_ == 1:
             return tuple(targets)
         levels, _ = quantile_levels(self.quantile)

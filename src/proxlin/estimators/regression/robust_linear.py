@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.regression.high_breakdown import (
     EXACT,
+    FARTHEST,
     RobustFit,
     distances,
     high_breakdown_fit,
@@ -27,9 +27,10 @@ from proxlin.estimators.regression.high_breakdown import (
     worth_of_scale,
 )
 from proxlin.estimators.regression.linear_fit import LinearFit
+from proxlin.estimators.regression.near_rows import near_rows, rarely_copied, spanned
 from proxlin.estimators.regression.robust_ridge import robust_ridge_fit
 from proxlin.estimators.regression.s_estimate import RegressionRows, gram_and_moment
-from proxlin.estimators.robust_scale import Vector, inner_scale, m_scale
+from proxlin.estimators.robust_scale import INNER, Vector, inner_scale, m_scale
 from proxlin.estimators.scaling import RobustScaling, is_code
 from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status
@@ -42,8 +43,8 @@ _TIED = 0.25  # share of one value from which a target may be discrete
 _KEPT = 0.5  # share of the rows in the bulk of the features that a fit must describe
 _KEPT_OF_TIED = 0.75  # share of all rows, where values are tied
 _CONSTANT = 0.9  # share of one value, not zero, from which the others are wrong
-_FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
-_COMMON = 0.05  # share of the rows from which a value of such a column is common
+_BY_CHANCE = 2.0  # standard errors
+_ROUNDED = 1e-6  # of a column's scale
 _PROVEN, _PROVEN_ABSOLUTE = 1e-8, 1e-6  # relative duality gaps of squares, of absolute values
 _FALLEN = (
     "A target has too few rows beyond its most common value for rows to be judged; it was fitted by"
@@ -99,15 +100,19 @@ def fit_robust_linear(
         scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
     columns = np.asarray(scaling.apply(x), dtype=np.float64)
     count = row_counts(weights, len(x))
-    near = _near(columns, count, seed) if leverage else np.ones(len(x), dtype=bool)
-    basis = _spanned(columns, near & (count > 0))
+    near = rarely_copied(np.column_stack([columns, y]), seed)
+    if leverage:
+        near &= near_rows(columns, count * near, seed)
+    basis = spanned(columns, near & (count > 0))
     design = columns if basis is None else columns @ basis
     if intercept:
         design = np.column_stack([np.ones(len(x)), design])
     fits, fallen = [], 0
     for column in y.T:
         size = _typical(column, count)
-        rows = RegressionRows(design, np.asarray(column / size, dtype=np.float64), count, watch)
+        with np.errstate(over="ignore"):
+            target = np.clip(np.asarray(column / size, dtype=np.float64), -FARTHEST, FARTHEST)
+        rows = RegressionRows(design, target, count, watch)
         fit = _fit_target(rows, near, intercept=intercept, seed=seed)
         if _unfounded(rows, fit, near):
             fit, fallen = _least_absolute(rows, intercept), fallen + 1
@@ -142,11 +147,27 @@ def fit_robust_linear(
         [distances(column, fit) for column, fit in zip(residual.T, fits, strict=True)]
     )
     left_out = np.abs(residual) / spread**2
-    return RobustLinear(
+    line = RobustLinear(
         weight, bias, np.column_stack([fit.trust for fit in fits]),
         max(fit.ridge for fit in fits), np.array([fit.weighted_squares for fit in fits]),
         Judged(scale, distance, cutoff, left_out), result,
     )  # fmt: skip
+    if not leverage or near.all():
+        return line
+    untold = 0.0 if basis is None else np.abs(columns - design[:, int(intercept) :] @ basis.T).max()
+    if untold <= _ROUNDED and _least_described(line, count) >= _KEPT:
+        return line
+    # The bulk of the features may be one half of a table in two halves: it tells nothing of the
+    # other half, or no majority is of its opinion.
+    other = fit_robust_linear(
+        x, y, weights, intercept=intercept, leverage=False, seed=seed, callbacks=callbacks
+    )
+    return max(line, other, key=lambda fit: _least_described(fit, count))
+
+
+def _least_described(line: RobustLinear, count: Vector) -> float:
+    """The share of all rows that the fit to some target trusts."""
+    return float((count @ (line.trust > 0.5)).min() / count.sum())
 
 
 def _watcher(callbacks: Sequence[Callback], began: float) -> Callable[[Vector, float], None] | None:
@@ -223,11 +244,30 @@ def _unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) ->
         share = float(count[described].sum() / count.sum())
         constant = share >= _CONSTANT and bool(target[described].any())
         return range_described == 0.0 and not constant
-    shares = np.bincount(index, count) / count.sum()
+    shares = np.bincount(index, count * near) / count[near].sum()
     value = values[shares.argmax()]
-    if shares.max() >= _TIED and not is_code(float(value), target[described]):
+    if shares.max() >= _TIED and not (
+        is_code(float(value), target[described]) or _foreign(rows, fit, value)
+    ):
         return bool(count[described].sum() < _KEPT_OF_TIED * count.sum())
     return bool(count[described & near].sum() < _KEPT * count[near].sum())
+
+
+def _foreign(rows: RegressionRows, fit: RobustFit, value: float) -> bool:
+    """Whether rows of a common value, other than zero, have nothing to do with what fits the rest.
+
+    Where a quantity ends or is cut off, rows that are there are also predicted to be nearer to it.
+    """
+    tied = (rows.target == value) & (rows.weights > 0)
+    rest = (rows.target != value) & (rows.weights > 0)
+    count, predicted = rows.weights, rows.target - rows.residual(fit.coef)
+    far = np.median(np.abs(value - predicted[tied])) > INNER * fit.scale
+    fits = count[rest] @ (fit.trust[rest] > 0.5) >= _KEPT_OF_TIED * count[rest].sum()
+    if value == 0 or not far or not fits:
+        return False
+    nearer = (predicted[tied].mean() - predicted[rest].mean()) * np.sign(value - predicted.mean())
+    error = np.sqrt(predicted[tied].var() / tied.sum() + predicted[rest].var() / rest.sum())
+    return bool(nearer <= _BY_CHANCE * error)
 
 
 def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
@@ -247,37 +287,6 @@ def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
     ones, proof = np.ones(len(target)), solution.certificate
     gap = 0.0 if proof is None else proof.value
     return RobustFit(full, scale, ones, ones, float(len(target)), absolute_gap=gap)
-
-
-def _near(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
-    """Rows in the bulk of the features, by those columns whose quartiles differ.
-
-    A column of few values has no bulk: a category that a third of the rows have is no mistake. Its
-    rows are near unless they have a value that hardly any other has.
-    """
-    near = np.ones(len(columns), dtype=bool)
-    low, high = np.quantile(columns, (0.25, 0.75), axis=0) if columns.size else (0.0, 0.0)
-    spread = np.flatnonzero(np.asarray(high - low) > 0)
-    if not len(spread) or len(columns) < 3:
-        return near
-    few = np.array([len(np.unique(columns[:_LOOKED_AT, j])) <= _FEW_VALUES for j in spread])
-    few &= len(columns) > _FEW_VALUES * _FEW_VALUES
-    for j in spread[few]:
-        _, level, shared = np.unique(columns[:, j], return_inverse=True, return_counts=True)
-        near &= shared[level] >= _COMMON * len(columns)
-    if not few.all():
-        part = columns[:, spread[~few]]
-        near &= LeverageWeights.fit(part, count, seed).weights(part) > 0
-    return near if count[near].any() else np.ones(len(columns), dtype=bool)
-
-
-def _spanned(columns: Vector, rows: NDArray[np.bool_]) -> Vector | None:
-    """A basis of the directions in which these rows differ, where that is not all of them."""
-    if columns.shape[1] > len(columns):
-        return None  # the ridge takes care
-    values, vectors = np.linalg.eigh(columns[rows].T @ columns[rows])
-    kept = values > 1e-13 * values.max(initial=0.0)
-    return None if kept.all() else vectors[:, kept]
 
 
 def row_counts(weights: Vector | None, n: int) -> Vector:

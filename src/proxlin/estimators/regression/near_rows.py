@@ -1,0 +1,63 @@
+"""Which rows may speak first: those in the bulk of the features that are not copies of one another.
+
+The others wait, and come back if these predict them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.robust_scale import Vector
+
+_FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
+_COMMON = 0.05  # share of the rows from which a value of such a column is common
+
+
+def near_rows(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
+    """Rows in the bulk of the features, by those columns whose quartiles differ.
+
+    A column of few values has no bulk: a category that a third of the rows have is no mistake. Its
+    rows are near unless they have a value that hardly any other has.
+    """
+    near = np.ones(len(columns), dtype=bool)
+    low, high = np.quantile(columns, (0.25, 0.75), axis=0) if columns.size else (0.0, 0.0)
+    spread = np.flatnonzero(np.asarray(high - low) > 0)
+    if not len(spread) or len(columns) < 3:
+        return near
+    few = np.array([len(np.unique(columns[:_LOOKED_AT, j])) <= _FEW_VALUES for j in spread])
+    few &= len(columns) > _FEW_VALUES * _FEW_VALUES
+    for j in spread[few]:
+        _, level, shared = np.unique(columns[:, j], return_inverse=True, return_counts=True)
+        near &= shared[level] >= _COMMON * len(columns)
+    if not few.all():
+        part = columns[:, spread[~few]]
+        near &= LeverageWeights.fit(part, count, seed).weights(part) > 0
+    return near if count[near].any() else np.ones(len(columns), dtype=bool)
+
+
+def rarely_copied(table: Vector, seed: int) -> NDArray[np.bool_]:
+    """Rows other than those that a twentieth of the table repeats where most rows are unlike.
+
+    Copies of a wrong row are no witnesses of each other; those of a right one will be believed.
+    """
+    n = len(table)
+    rare = np.ones(n, dtype=bool)
+    sample = np.random.default_rng(seed).choice(n, min(n, _LOOKED_AT), replace=False)
+    looked_at = table[sample]
+    values, times = np.unique(looked_at, axis=0, return_counts=True)
+    often = times >= max(_COMMON * len(looked_at), _FEW_VALUES)
+    if often.any() and 2 * int((times == 1).sum()) > len(looked_at):
+        for value in values[often]:
+            rare &= (table != value).any(axis=1)
+    return rare
+
+
+def spanned(columns: Vector, rows: NDArray[np.bool_]) -> Vector | None:
+    """A basis of the directions in which these rows differ, where that is not all of them."""
+    if columns.shape[1] > len(columns):
+        return None  # the ridge takes care
+    values, vectors = np.linalg.eigh(columns[rows].T @ columns[rows])
+    kept = values > 1e-13 * values.max(initial=0.0)
+    return None if kept.all() else vectors[:, kept]
