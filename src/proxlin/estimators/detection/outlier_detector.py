@@ -27,7 +27,8 @@ _CUTOFF = 2.25  # standard deviations of a Gaussian score: 1 in 80 good rows lie
 _REACH = 2.5  # standard deviations within which rows have a say in their own scale
 _LEAST_STRETCH, _LEAST_SPREAD = 0.25, 0.05  # of scores whose spread is about 1: for a few rows
 _DIGITS = 9  # to which equal rows have equal scores
-_GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the tables that scores are compared with
+_GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the tables that scores are compared with,
+_GAUSSIAN_TABLES = 60  # at most: two rows are fitted in a moment, too
 
 
 class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # has no types
@@ -169,7 +170,7 @@ def _calibrated(oddity: Oddity, totals: NDArray[np.float64]) -> OutlierScale:
     rng = np.random.default_rng(0)
     rows = min(len(totals), _GAUSSIAN_ROWS)
     usual = []
-    for _ in range(-(-_GAUSSIAN_ROWS // rows)):
+    for _ in range(min(-(-_GAUSSIAN_ROWS // rows), _GAUSSIAN_TABLES)):
         table = oddity.cells.draw(rows, rng)[:, :_GAUSSIAN_COLUMNS]
         usual.append(Oddity.fit(table, 0)[1])
     reach = _REACH * max(_stretch(usual, _REACH), 1.0)
