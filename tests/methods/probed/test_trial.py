@@ -15,7 +15,7 @@ from proxlin.methods.probed.normed import NormedMemory, orthogonal, rank_of_move
 from proxlin.methods.probed.trial import new_trial
 from proxlin.terms.layout import Layout
 
-CURVATURE, CAREFUL = 0, 2
+CURVATURE, BOLD, CAREFUL = range(3)
 
 
 class CrashError(Exception):
@@ -35,26 +35,25 @@ def test_singular_values_become_alike(shape):
 
 def test_a_slope_of_zero_moves_nothing():
     layout = Layout(("weight", "bias"), ((2, 3), (2,)))
-    memory = NormedMemory(True, 0.01, torch.empty(0), torch.empty(0), [])
+    memory = NormedMemory(0.01, torch.empty(0), torch.empty(0), [])
     memory.begin(torch.zeros(8))
     assert torch.equal(memory.direction(torch.zeros(8), layout), torch.zeros(8))
 
 
-@pytest.mark.parametrize("spectral", [True, False])
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_moves_do_not_depend_on_the_scale_of_the_loss(scale, spectral):
+def test_moves_do_not_depend_on_the_scale_of_the_loss(scale):
     layout = Layout(("weight", "bias"), ((2, 3), (2,)))
     slopes = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
     moves = []
     for factor in (1.0, scale):
-        memory = NormedMemory(spectral, 0.01, torch.empty(0), torch.empty(0), [])
+        memory = NormedMemory(0.01, torch.empty(0), torch.empty(0), [])
         memory.begin(torch.zeros(8))
         moves.append([memory.direction(factor * slope, layout) for slope in slopes][-1])
     assert torch.allclose(*moves, rtol=1e-4, atol=1e-5)
 
 
 def wide_memory(rows):
-    memory = NormedMemory(True, 0.01, torch.empty(0), torch.empty(0), [], rows)
+    memory = NormedMemory(0.01, torch.empty(0), torch.empty(0), [], rows)
     memory.begin(torch.zeros(120 * 90))
     return memory, Layout(("weight",), ((120, 90),))
 
@@ -104,8 +103,11 @@ def test_a_matrix_is_counted_for_each_step_of_a_series(cell, steps):
     assert 0.6 * 8 * steps <= rows <= 8 * steps  # the first step of a series has no state
 
 
-def played(budget, changes):
-    """The winner of a trial in which every batch says `changes[k]` of entrant k, and its turns."""
+def played(budget, changes, losses=None):
+    """The winner of a trial in which every batch says `changes[k]` of entrant k, and its turns.
+
+    During its turn the loss of entrant k falls or rises from 1 to `losses[k]`.
+    """
     trial = new_trial(torch.zeros(3))
     turns, lengths = [], []
     while not trial.over:
@@ -120,66 +122,76 @@ def played(budget, changes):
             break
         lengths.append(trial.length(budget))
         budget.iteration += 1
-        if trial.turn_is_over(budget):
+        loss = 1.0 if losses is None else 1.0 + (losses[number] - 1.0) * (1.0 - lengths[-1])
+        if trial.turn_is_over(budget, loss):
             trial.end_turn(torch.zeros(3), budget)
             turns.append((number, lengths))
             lengths = []
     return trial.playing[0], turns
 
 
-@pytest.mark.parametrize("winner", [1, 2, 3])
+@pytest.mark.parametrize("winner", [BOLD, CAREFUL])
 @pytest.mark.parametrize("max_iter", [1_000, None])
 def test_the_entrant_that_lowers_the_loss_most_goes_on(winner, max_iter):
-    changes = [0.0, -1.0, -1.0, -1.0]
+    changes = [0.0, -1.0, -1.0]
     changes[winner] = -2.0
     chosen, turns = played(Budget(None, max_iter), changes)
     assert chosen == winner
     second = [CURVATURE, CAREFUL] if winner == CAREFUL else []
-    assert [number for number, _ in turns] == [1, 2, 3, *second]
-    steps = [50] * 3 + [40] * len(second) if max_iter else [60] * (3 + len(second))
+    assert [number for number, _ in turns] == [BOLD, CAREFUL, *second]
+    steps = [50] * 2 + [40] * len(second) if max_iter else [60] * (2 + len(second))
     assert [len(lengths) for _, lengths in turns] == pytest.approx(steps, abs=2)
 
 
 def test_curvature_steps_can_only_beat_careful_ones():
-    assert played(Budget(None, 1_000), [-3.0, -1.0, -2.0, -1.0])[0] == CURVATURE
-    assert played(Budget(None, 1_000), [-3.0, -2.0, -1.0, -1.0])[0] == 1
+    assert played(Budget(None, 1_000), [-3.0, -1.0, -2.0])[0] == CURVATURE
+    assert played(Budget(None, 1_000), [-3.0, -2.0, -1.0])[0] == BOLD
 
 
 def test_steps_of_a_turn_become_shorter_to_nothing():
-    for _, lengths in played(Budget(None, 1_000), [-1.0] * 4)[1]:
+    for _, lengths in played(Budget(None, 1_000), [-1.0] * 3)[1]:
         assert lengths[0] == 1
         assert lengths == sorted(lengths, reverse=True)
         assert lengths[-1] < 0.05
 
 
-def test_entrywise_steps_need_a_lead():
-    assert played(Budget(None, 1_000), [0.0, -1.0, -0.5, -1.05])[0] == 1
-    assert played(Budget(None, 1_000), [0.0, -1.0, -0.5, -1.15])[0] == 3
+def test_a_turn_that_falls_far_behind_ends_at_once_and_is_out():
+    changes, losses = [0.0, -1.0, -2.0], [math.nan, 0.5, 0.7]
+    winner, turns = played(Budget(None, 1_000), changes, losses)
+    assert winner == BOLD  # careful steps have gained 0.6 of what bold ones had
+    assert [number for number, _ in turns] == [BOLD, CAREFUL]
+    assert len(turns[-1][1]) < 0.3 * len(turns[0][1])
+
+
+@pytest.mark.parametrize("bold", [0.55, 1.5, math.nan])
+def test_turns_beside_one_that_gains_little_or_loses_are_not_cut_short(bold):
+    losses = [math.nan, bold, 0.6]
+    winner, turns = played(Budget(None, 1_000), [0.0, -1.0, -2.0], losses)
+    assert winner == CAREFUL
+    assert [len(lengths) for _, lengths in turns[:2]] == pytest.approx([50] * 2, abs=2)
 
 
 def test_nan_never_wins():
-    winner, _ = played(Budget(None, 1_000), [1.0, float("nan"), -1.0, math.inf])
-    assert winner == 2
+    assert played(Budget(None, 1_000), [1.0, math.nan, -1.0])[0] == CAREFUL
 
 
 def test_small_budgets_are_not_spent_on_trials():
-    assert played(Budget(None, 300), [0.0, -1.0, -1.0, -1.0]) == (CURVATURE, [])
+    assert played(Budget(None, 300), [0.0, -1.0, -1.0]) == (CURVATURE, [])
 
 
 def test_where_none_lowers_the_loss_the_run_goes_on_from_its_start():
     trial, budget = new_trial(torch.zeros(3)), Budget(None, 1_000)
     for _ in trial.playing:
         trial.end_turn(torch.ones(3), budget)
-    trial.compare([1.0, 1.05, 1.08])
+    trial.compare([1.0, 1.05])
     assert torch.equal(trial.next_round(budget), torch.zeros(3))
-    assert trial.playing == [1]  # entrywise steps need a lead where losses rise, too
+    assert trial.playing == [BOLD]
 
 
 def test_a_run_begun_anew_goes_on_with_careful_steps():
     trial = new_trial(torch.zeros(3))
     trial.go_carefully(0.5)
     assert trial.over
-    assert trial.normed.spectral
     assert trial.normed.rate == 0.005
     assert trial.length(Budget(None, 1_000)) == 1
     assert torch.equal(trial.normed.slope, torch.zeros(3))
@@ -251,5 +263,5 @@ def test_steps_of_a_trial_are_said_to_be_tentative():
         assert method.step(problem, state, budget).tentative
         budget.iteration += 1
         before.append(state.theta)
-    assert len(before) > 100
+    assert len(before) > 60
     assert not method.step(problem, state, budget).tentative

@@ -150,7 +150,7 @@ class Probed:
             return
         trial.begin_step(budget)
         self._advance(problem, state, budget)
-        if not trial.over and trial.turn_is_over(budget):
+        if not trial.over and trial.turn_is_over(budget, state.loss):
             trial.end_turn(state.theta, budget)
             state.go_on_from(trial.start)
 
@@ -223,7 +223,7 @@ class Probed:
         least, most = _NORMED_ROWS
         size = self.batch_size or min(max(state.batch_size, least), most)
         batch = problem.take(state.batches.next(size))
-        if memory.spectral and not memory.rows:
+        if not memory.rows:
             memory.rows = applied_rows(problem, state.theta, batch)
         mean_loss, typical_loss, slope = batch_slope(problem, state.theta, batch)
         if math.isfinite(mean_loss):

@@ -1,11 +1,11 @@
 """Normed steps: the move of a given size that lowers the linear model of the loss most.
 
 What counts as size is a norm, whose square is the proximal term. Of all moves S of a matrix with
-spectral norm at most 1, -U V^T lowers <slope, S> most, where slope = U diag(s) V^T: the spectral
-steps of Muon. With the largest entry as norm it is the sign of every slope: the steps of Adam,
-smoothed by a running size. Both ask nothing of curvature and cost one backward pass; spectral ones
-cost some products of matrices, too. They are the better steps where averaged blocks say little
-about C: recurrent nets, attention, derivatives inside the residual.
+spectral norm at most 1, -U V^T lowers <slope, S> most, where slope = U diag(s) V^T: the steps of
+Muon. Of vectors the norm is the largest entry, and the move the sign of every slope: the steps of
+Adam, smoothed by a running size. Both ask nothing of curvature and cost one backward pass and some
+products of matrices. They are the better steps where averaged blocks say little about C: recurrent
+nets, attention, derivatives inside the residual.
 
 The slope of a batch has at most the rank of its rows. Matrices so wide that all of U V^T would cost
 more than the backward pass move along its leading directions only: one power iteration a step
@@ -23,10 +23,10 @@ from torch import Tensor
 
 from proxlin.terms.layout import Layout
 
-_MEMORY_OF_SLOPES = 10, 30  # steps that their average looks back, spectral ones' in the end
+_MEMORY_OF_SLOPES = 10, 30  # steps that their average looks back, at first and in the end
 _MEMORY = 0.99  # of the squares of the slopes of vectors
 _SIZE = 0.2  # root mean square of a move of a large matrix
-_VECTORS = 0.5  # rate of vectors beside spectral steps
+_VECTORS = 0.5  # rate of vectors beside that of matrices
 _LOW_RANK = 0.4  # rate of moves along leading directions: those are the same for many steps
 _DEAREST = 2  # backward passes that all directions of a matrix may cost
 _LEAST_RANK = 16
@@ -44,10 +44,9 @@ _POLYNOMIALS = (
 class NormedMemory:
     """What normed steps remember."""
 
-    spectral: bool  # matrices by their spectral norm; else all by their largest entry
     rate: float  # root mean square of the moves of a parameter before the schedule, about
     slope: Tensor  # (d,) running average of the slopes
-    square: Tensor  # (d,) running average of their squares; beside matrices of the vectors alone
+    square: Tensor  # (entries of vectors,) running average of their squares
     bases: list[Tensor]  # (n, rank) leading right directions of each matrix; empty: all of them
     rows: int = 0  # that a matrix is applied to in a step, on average; 0: not known yet
     steps: int = 0
@@ -69,11 +68,9 @@ class NormedMemory:
         Short steps at the end of a run leave time for slopes to be averaged over more of them.
         """
         first, last = _MEMORY_OF_SLOPES
-        self.momentum = 1 - 1 / (first + (last - first) * progress * self.spectral)
+        self.momentum = 1 - 1 / (first + (last - first) * progress)
         self.steps += 1
         self.slope.lerp_(slope, 1 - self.momentum)
-        if not self.spectral:
-            return self._entrywise(slope, self.slope)
         moves = torch.empty_like(slope)
         split = (layout.split(flat).values() for flat in (moves, slope, self.slope))
         parts = list(zip(*split, strict=True))

@@ -7,7 +7,7 @@ blocks say little about the curvature. No theory tells which beforehand; a short
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -19,10 +19,10 @@ _STEPS = (60, 60)  # of each turn, where there is no budget
 _LEAST_STEPS = 10  # of a turn
 _LEAST_BUDGET = 500  # steps, below which turns would be too short to tell
 _JUDGES = 4  # batches that compare where the turns have come to
-# Spectral or not, and the rate: curvature steps, bold and careful spectral ones, entrywise ones.
-_KINDS = (False, 0.0), (True, 0.03), (True, 0.01), (False, 0.02)
-_CURVATURE, _BOLD, _CAREFUL, _ENTRYWISE = range(len(_KINDS))
-_LEAD = 1.1  # that entrywise steps must have: they gain most of it early in a run
+_RATES = 0.0, 0.03, 0.01  # of curvature steps, of bold and of careful normed ones
+_CURVATURE, _BOLD, _CAREFUL = range(len(_RATES))
+_LOOKS = 8  # at the loss during a turn, of which the first says nothing yet
+_HOPELESS = 0.8  # of what another kind had gained at the same look: the turn ends
 
 
 @dataclass
@@ -32,16 +32,18 @@ class Entrant:
     memory: NormedMemory
     theta: Tensor  # (d,) where its turn ended
     change: float = 0.0  # of the loss since the start, summed over the batches that compare
+    losses: list[float] = field(default_factory=list)  # averaged, at each look of the first round
 
 
 @dataclass
 class Trial:
     """Two rounds of turns, each from one start.
 
-    First normed steps of both kinds. Where careful ones are best, the loss is curved too much for
-    long steps: they play against curvature steps from where they have come to. Each turn is a small
-    run of its own, whose steps become shorter and shorter: at a steady length, noise would count
-    against long steps that are best in the end.
+    First bold and careful normed steps. Where careful ones are best, the loss is curved too much
+    for long steps: they play against curvature steps from where they have come to. Each turn is a
+    small run of its own, whose steps become shorter and shorter: at a steady length, noise would
+    count against long steps that are best in the end. A turn of the first round that falls far
+    behind an earlier one ends at once.
     """
 
     start: Tensor  # (d,) where every turn of this round begins
@@ -51,6 +53,7 @@ class Trial:
     turn: int = 0  # whose of those that play
     began: float = 0.0  # progress of the budget at which the turn began
     steps: int = 0  # of this turn
+    first_loss: float = math.nan  # of the first batch of all
     judges: int = 0  # batches that have compared
 
     @property
@@ -64,7 +67,7 @@ class Trial:
         if self.winner is not None:
             return [self.winner]
         if self.finalist is None:
-            return [_BOLD, _CAREFUL, _ENTRYWISE]
+            return [_BOLD, _CAREFUL]
         return [_CURVATURE, self.finalist]
 
     @property
@@ -114,10 +117,33 @@ class Trial:
         """Of the next step, in those of a whole run: it falls from 1 to 0 in each turn."""
         return 1.0 if self.over else max(0.0, 1.0 - self._used(budget))
 
-    def turn_is_over(self, budget: Budget) -> bool:
-        """Count a step; whether the present turn has had its share of the budget."""
+    def turn_is_over(self, budget: Budget, loss: float) -> bool:
+        """Count a step; whether the present turn has had its share of the budget or no hope.
+
+        `loss` is the running average of the typical loss in this turn.
+        """
         self.steps += 1
-        return self._used(budget) >= 1
+        used = self._used(budget)
+        return used >= 1 or (self.finalist is None and self._hopeless(used, loss))
+
+    def _hopeless(self, used: float, loss: float) -> bool:
+        """Look at the loss; whether an earlier kind had gained far more at this look."""
+        if math.isnan(self.first_loss):
+            self.first_loss = loss
+        entrant, look = self.entrants_of_the_round[self.turn], int(used * _LOOKS) - 1
+        if look < len(entrant.losses):
+            return False
+        entrant.losses += [loss] * (look + 1 - len(entrant.losses))
+        earlier = [
+            other.losses[look]
+            for other in self.entrants_of_the_round[: self.turn]
+            if look < len(other.losses)
+        ]
+        most = max(0.0, self.first_loss - min(earlier, default=math.inf))
+        if look == 0 or most == 0 or self.first_loss - loss >= _HOPELESS * most:
+            return False
+        entrant.change = math.inf
+        return True
 
     def end_turn(self, theta: Tensor, budget: Budget) -> None:
         """Keep where the present entrant has come to, and let the next begin."""
@@ -132,11 +158,8 @@ class Trial:
 
     def next_round(self, budget: Budget) -> Tensor:
         """End the trial or begin its second round; the point to go on from."""
-        entrants = self.entrants
-        if self.finalist is None:
-            entrants[_ENTRYWISE].change += (1 - 1 / _LEAD) * abs(entrants[_ENTRYWISE].change)
-        winner = min(self.playing, key=lambda number: entrants[number].change)
-        best = entrants[winner]
+        winner = min(self.playing, key=lambda number: self.entrants[number].change)
+        best = self.entrants[winner]
         point = best.theta if best.change < 0 else self.start
         if self.finalist is not None or winner != _CAREFUL:
             self._close(winner)
@@ -167,5 +190,5 @@ class Trial:
 def new_trial(start: Tensor) -> Trial:
     """A trial whose turns begin at `start`."""
     empty = start.new_empty(0)
-    entrants = [Entrant(NormedMemory(*kind, empty, empty, []), empty) for kind in _KINDS]
+    entrants = [Entrant(NormedMemory(rate, empty, empty, []), empty) for rate in _RATES]
     return Trial(start.clone(), entrants)
