@@ -67,6 +67,11 @@ def clean_loss(problem: Problem, theta: Tensor, clean: Tensor, seed: int) -> flo
     return problem.data_term(theta, rows[clean[rows]])
 
 
+def measured(problem: Problem, theta: Tensor, seed: int) -> float:
+    """The objective on the rows for the end."""
+    return problem.objective(theta, _rows(problem, _FINAL_ROWS, 1_000 + seed))
+
+
 def race(problem: Problem, method: Any, seconds: float, seed: int, *, notes: bool = True) -> Finish:
     """Let the method step until the time is up; objectives are estimates on fixed rows.
 
@@ -91,8 +96,7 @@ def race(problem: Problem, method: Any, seconds: float, seed: int, *, notes: boo
             marks = [mark for mark in marks if mark > budget.seconds]
     points.append((seconds, method.candidates(state)))
     last = _choice(problem, method.candidates(state), _rows(problem, _CHOICE_ROWS, 2_000 + seed))
-    objective = problem.objective(last, _rows(problem, _FINAL_ROWS, 1_000 + seed))
-    return Finish(points if notes else [], last, objective, budget.iteration)
+    return Finish(points if notes else [], last, measured(problem, last, seed), budget.iteration)
 
 
 def _choice(problem: Problem, candidates: list[Tensor], rows: Tensor) -> Tensor:
