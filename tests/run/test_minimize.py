@@ -3,6 +3,7 @@ import logging
 import math
 import signal
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -298,3 +299,27 @@ def test_sixty_seconds_are_the_budget_where_none_is_given(monkeypatch: pytest.Mo
     assert asked == [(60.0, None), (None, 1), (5, 1)]
     with pytest.raises(InvalidInputError, match="max_seconds"):
         minimize(problem, max_seconds="soon")  # type: ignore[arg-type]
+
+
+class _SlowNet(nn.Module):
+    """A linear net that takes a hundredth of a second for 2,000 rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        time.sleep(5e-6 * len(x))
+        output: Tensor = self.line(x)
+        return output
+
+
+@pytest.mark.parametrize(("rows", "sampled"), [(20_000, True), (2_000, False)])
+def test_where_a_pass_takes_too_much_of_the_time_the_objective_is_that_of_a_sample(rows, sampled):
+    x = torch.randn(rows, 2, generator=torch.Generator().manual_seed(0))
+    slow = Problem(_SlowNet(), (x, x[:, :1]), p=1)
+    result = minimize(slow, "adam", max_seconds=0.6)
+    index = torch.linspace(0, rows - 1, 2048).long() if sampled else None
+    assert result.objective == pytest.approx(slow.objective(result.theta, index), rel=1e-6)
+    assert any("2,048 rows" in remark for remark in result.remarks) is sampled
+    assert result.iterations > 3

@@ -26,9 +26,11 @@ from proxlin.run.held_out import HeldOut
 from proxlin.run.loop import Loop
 from proxlin.run.result import Callback, Certificate, Result
 
-_EVALUATION_SHARE = 0.05  # of a time budget goes into evaluating the full objective
+_EVALUATION_SHARE = 0.05  # of a time budget goes into evaluating the objective
+_DEAR = 0.1  # share of a time budget that one pass over all rows may cost, else it is on a sample
+_SAMPLE_SHARE = 0.01  # of a time budget for a pass over that sample, unless it has too few rows
 _EVALUATIONS = 20  # of a budget of steps: evaluate after every twentieth of it
-_SAMPLE = 2048  # rows that choose between the candidates at the end
+_SAMPLE = 2048  # rows that choose between the candidates at the end, the least of a sample
 _PATIENCE = 8  # evaluations without progress that end a run without a budget
 GRADIENT = "a gradient of the loss"
 _PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
@@ -36,7 +38,7 @@ _PROGRESS = 1e-3  # relative decrease of the best objective that counts as progr
 _MISFITS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _REMEMBERED = (
     "start", "best", "best_theta", "stationarity", "stationarity_rows", "steps_since", "cost",
-    "evaluated_at", "stale", "history", "remarks", "held_out", "state",
+    "evaluated_rows", "evaluated_at", "stale", "history", "remarks", "held_out", "state",
 )  # fmt: skip
 
 
@@ -66,6 +68,7 @@ class MethodRun(Loop):
         self.stationarity_rows = 0  # measured on so many rows,
         self.steps_since = 0  # so many steps before the best point
         self.cost = 0.0  # seconds of the latest evaluation
+        self.evaluated_rows = problem.n_rows  # on which the objective is measured, evenly spread
         self.evaluated_at = (0, 0.0)  # iteration and seconds of the latest evaluation
         self.state: Any = None  # the method's
         self.reweighted: tuple[float, Problem] | None = None  # a limit, the problem with it
@@ -158,7 +161,7 @@ class MethodRun(Loop):
         try:
             if math.isfinite(self.best):
                 first = self.history.records[0]["objective"]
-                check_objective(self.problem, self.best_theta, self.best, first)
+                check_objective(self._objective(self.best_theta), self.best, first)
             self.budget.go_on(*memory["used"])
             return still_over(memory, self.budget, self.tol)
         except (LookupError, TypeError) as cause:
@@ -200,6 +203,8 @@ class MethodRun(Loop):
         bad = float(not torch.isfinite(part).all())
         expected, bad = self.communicator.largest([expected, bad])
         finite = not bad
+        if limit is not None and not self.method.measures_stationarity:
+            expected *= self._sampled(expected, limit)
         if finite and limit is not None and expected > 0.5 * _EVALUATION_SHARE * limit:
             self._expect(expected)
         elif not finite or self._evaluate(theta, Step()) is Status.NON_FINITE:
@@ -207,6 +212,22 @@ class MethodRun(Loop):
                 "the objective must be finite at the start point; got NaN or infinity."
                 " Scale the data or start from smaller parameters."
             )
+
+    def _sampled(self, cost: float, limit: float) -> float:
+        """The share of the rows that the objective is measured on, where all cost too much."""
+        rows = self.problem.n_rows
+        if cost > _DEAR * limit and rows > _SAMPLE:
+            self.evaluated_rows = max(_SAMPLE, int(rows * _SAMPLE_SHARE * limit / cost))
+            self.remark(
+                f"The objective is that of {self.evaluated_rows:,} rows, evenly spread over all"
+                f" {rows:,}, which would take more than a tenth of the time."
+            )
+        return self.evaluated_rows / rows
+
+    def _objective(self, theta: Tensor) -> float:
+        rows = self.problem.n_rows
+        index = evenly_spread(rows, self.evaluated_rows) if self.evaluated_rows < rows else None
+        return self.problem.objective(theta, index)
 
     def _take_steps(self) -> Status:
         status = self.run(self._advance)
@@ -308,7 +329,7 @@ class MethodRun(Loop):
     def _evaluate(self, theta: Tensor, step: Step) -> Status | None:
         self.budget.renew()
         before = self.budget.seconds
-        objective = self.problem.objective(theta)
+        objective = self._objective(theta)
         self.budget.renew()
         self._expect(self.budget.seconds - before)
         return self._take(theta, objective, step)

@@ -59,7 +59,9 @@ def minimize(
     max_seconds, max_iter
         Budgets; the run ends when the first is used up. "auto" means 60 seconds, or no time limit
         if `max_iter` is given: with the same seed and only `max_iter`, results are bit-identical.
-        With `max_seconds=None` and no `max_iter` a run ends when it stops making progress.
+        With `max_seconds=None` and no `max_iter` a run ends when it stops making progress. Where a
+        pass over all rows would take more than a tenth of the time, the objective is measured on
+        a sample of them, which `result.remarks` says; `problem.objective(result.theta)` takes all.
     tol
         Stop as converged when the stationarity h ||theta - minimiser of the model at theta||, in
         the units of a gradient of the loss, is at most this; needs a method that measures it.

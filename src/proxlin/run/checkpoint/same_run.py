@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
-from torch import Tensor
-
 from proxlin.errors import CheckpointError
 from proxlin.methods import Method
 from proxlin.methods.contract import Budget, Status
@@ -18,7 +16,7 @@ from proxlin.run.checkpoint.serialize import is_count
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object that does not print its settings
 _LONGEST = 160  # characters of a value that a message shows
-_COUNTS = ("stationarity_rows", "steps_since", "stale")
+_COUNTS = ("stationarity_rows", "steps_since", "stale", "evaluated_rows")
 _SAME, _ROUNDING = 1e-3, 1e-6  # of the objective there and of the first one
 
 
@@ -58,9 +56,8 @@ def _brief(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def check_objective(problem: Problem, theta: Tensor, objective: float, first: float) -> None:
+def check_objective(value: float, objective: float, first: float) -> None:
     """Refuse other data: the best point must have the objective that it had."""
-    value = problem.objective(theta)
     if not abs(value - objective) <= _SAME * abs(objective) + _ROUNDING * abs(first):
         raise CheckpointError(
             f"the checkpoint must be of the same problem: its best objective is {objective:.6g},"
@@ -81,6 +78,7 @@ def check_course(memory: Mapping[str, Any]) -> None:
             all(is_count(count) for count in counts)
             and all(0 <= second < math.inf for second in times)
             and at_step <= iteration
+            and memory["evaluated_rows"] > 0
             and best > -math.inf
             and (measured is None or float(measured) >= 0)
         )
