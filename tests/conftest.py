@@ -8,6 +8,9 @@ import pytest
 from hypothesis import settings
 
 from proxlin.app.cli import main as cli
+from tests.browser import browser
+
+__all__ = ["browser"]  # one for all folders: a process cannot start two
 
 # A shell that starts tests in the background lets them ignore Ctrl-C, which some of them press.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -12,10 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import browser
-
-__all__ = ["browser"]
-
 ROOT = Path(__file__).parents[2]
 
 

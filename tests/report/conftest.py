@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser import browser
-
-__all__ = ["browser"]
-
 
 class Visit:
     """An open page, what it asked the network for and what it complained of."""
