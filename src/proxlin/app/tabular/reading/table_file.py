@@ -12,13 +12,8 @@ import pandas as pd
 
 from proxlin._checks import check_choice
 from proxlin.app.tabular.reading import extras
-from proxlin.app.tabular.reading.csv_file import (
-    SEPARATORS,
-    RawTable,
-    column_names,
-    find_encoding,
-    parse_csv,
-)
+from proxlin.app.tabular.reading.csv_file import RawTable, column_names, parse_csv
+from proxlin.app.tabular.reading.csv_layout import SEPARATORS, find_encoding
 from proxlin.data.formats import MalformedError, parse_arff, unpacked
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import read_regular
