@@ -3,7 +3,7 @@ import logging
 import math
 import signal
 import sys
-import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -301,6 +301,9 @@ def test_sixty_seconds_are_the_budget_where_none_is_given(monkeypatch: pytest.Mo
         minimize(problem, max_seconds="soon")  # type: ignore[arg-type]
 
 
+_SPENT = [0.0]  # seconds, by a clock that counts the rows of `_SlowNet` alone
+
+
 class _SlowNet(nn.Module):
     """A linear net that takes a hundredth of a second for 2,000 rows."""
 
@@ -309,17 +312,50 @@ class _SlowNet(nn.Module):
         self.line = nn.Linear(2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        time.sleep(5e-6 * len(x))
+        _SPENT[0] += 5e-6 * len(x)
         output: Tensor = self.line(x)
         return output
 
 
+@pytest.fixture
+def counted_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_of = lambda _: lambda: _SPENT[0]  # noqa: E731
+    monkeypatch.setattr(sys.modules["proxlin.run.minimize"], "clock_of", clock_of)
+
+
+def slow_problem(rows: int) -> Problem:
+    torch.manual_seed(0)
+    x = torch.randn(rows, 2, generator=torch.Generator().manual_seed(0))
+    return Problem(_SlowNet(), (x, x[:, :1]), p=1)
+
+
+@pytest.mark.usefixtures("counted_rows")
 @pytest.mark.parametrize(("rows", "sampled"), [(20_000, True), (2_000, False)])
 def test_where_a_pass_takes_too_much_of_the_time_the_objective_is_that_of_a_sample(rows, sampled):
-    x = torch.randn(rows, 2, generator=torch.Generator().manual_seed(0))
-    slow = Problem(_SlowNet(), (x, x[:, :1]), p=1)
+    slow = slow_problem(rows)
     result = minimize(slow, "adam", max_seconds=0.6)
     index = torch.linspace(0, rows - 1, 2048).long() if sampled else None
     assert result.objective == pytest.approx(slow.objective(result.theta, index), rel=1e-6)
     assert any("2,048 rows" in remark for remark in result.remarks) is sampled
     assert result.iterations > 3
+
+
+class _Measuring(Adam):
+    """Adam that measures the full objective after each step."""
+
+    def step(self, problem: Problem, state: Any, budget: Any) -> Step:
+        step = super().step(problem, state, budget)
+        return replace(step, objective=problem.objective(state.theta))
+
+
+@pytest.mark.usefixtures("counted_rows")
+@pytest.mark.parametrize("method", ["mbo-sgd", "mbo-admm", _Measuring(learning_rate=0.1)])
+def test_objectives_of_all_rows_and_of_a_sample_are_never_compared(method):
+    slow = slow_problem(20_000)
+    start = slow.objective(slow.theta())
+    result = minimize(slow, method, max_seconds=0.9)
+    sampled = any("2,048 rows" in remark for remark in result.remarks)
+    assert sampled is (method != "mbo-admm")  # whose certificate is of all rows
+    index = torch.linspace(0, 19_999, 2048).long() if sampled else None
+    assert result.objective == pytest.approx(slow.objective(result.theta, index), rel=1e-6)
+    assert slow.objective(result.theta) < 0.9 * start

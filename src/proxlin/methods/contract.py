@@ -152,5 +152,5 @@ class Method(Protocol):
         ...
 
     def candidates(self, state: Any) -> list[Tensor]:
-        """Points worth an evaluation of the full objective, the present one first."""
+        """Points worth an evaluation of the objective, the present one first."""
         ...

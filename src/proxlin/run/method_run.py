@@ -257,9 +257,9 @@ class MethodRun(Loop):
             self.stationarity_rows = step.stationarity_rows or self.problem.n_rows
             if before is not None and self.tol and step.stationarity <= self.tol:
                 return self._go_back(before) or Status.CONVERGED
-        if step.objective is not None:
+        if step.objective is not None and self.evaluated_rows == self.problem.n_rows:
             status = self._take(self.method.candidates(state)[0], step.objective, step)
-        elif self._due():
+        elif step.objective is not None or self._due():  # that of all rows is not that of a sample
             status = self._evaluate(self.method.candidates(state)[0], step)
         if self.held_out is not None and step.tentative:
             self.held_out.settled_at = self.budget.iteration
@@ -316,7 +316,7 @@ class MethodRun(Loop):
         return min(candidates, key=lambda theta: self.problem.objective(theta, rows))
 
     def _due(self) -> bool:
-        """Whether the full objective is worth a look now: by time, or by steps without a clock."""
+        """Whether the objective is worth a look now: by time, or by steps without a clock."""
         iteration, seconds = self.evaluated_at
         if self.budget.max_seconds is not None:
             return self.budget.seconds - seconds >= self.cost / _EVALUATION_SHARE

@@ -37,7 +37,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback receives after each evaluation of the full objective."""
+    """What a callback receives after each evaluation of the objective."""
 
     iteration: int
     seconds: float
@@ -53,7 +53,7 @@ Callback = Callable[[Progress], bool | None]
 
 @dataclass
 class History:
-    """One record for each time the full objective was evaluated."""
+    """One record for each time the objective was evaluated."""
 
     records: list[dict[str, float]] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ class Result:
     """The outcome of a run. After `minimize` the module holds the parameters `theta`."""
 
     status: Status
-    objective: float  # full objective at theta, never an estimate
+    objective: float  # at theta, of all rows unless a remark says of how many
     certificate: Certificate | None  # what was measured at theta; None: nothing
     seconds: float
     iterations: int

@@ -10,8 +10,8 @@ from proxlin import Checkpoints, Problem, Ridge, minimize
 from proxlin.errors import InvalidInputError
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
-from proxlin.methods.probed.batch_probe import applied_rows
 from proxlin.methods.probed.normed import NormedMemory, orthogonal, rank_of_moves
+from proxlin.methods.probed.normed_step import applied_rows
 from proxlin.methods.probed.trial import new_trial
 from proxlin.terms.layout import Layout
 

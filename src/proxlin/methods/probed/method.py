@@ -2,7 +2,8 @@
 
 On a batch with residual rows r_i and weights w_i the convex model is majorised by a quadratic with
 the exact sub-gradient and the curvature C = (1/B) sum_i J_i^T diag(w_i) J_i. For random signs e the
-vector v = J^T (sqrt(w) * e) / sqrt(B) has E[v v^T] = C and costs one backward pass.
+vector v = J^T (sqrt(w) * e) / sqrt(B) has E[v v^T] = C and costs one backward pass. Large nets try
+steps that ask nothing of C beside these.
 """
 
 from __future__ import annotations
@@ -23,17 +24,12 @@ from proxlin._checks import (
 )
 from proxlin.methods.contract import Budget, Step
 from proxlin.methods.curvature import DenseCurvature, curvature_for
-from proxlin.methods.probed.batch_probe import (
-    BatchProbe,
-    applied_rows,
-    batch_slope,
-    probe_batch,
-)
+from proxlin.methods.probed.batch_probe import BatchProbe, probe_batch
 from proxlin.methods.probed.batch_size import fitting_batch_size, gradient_noise
 from proxlin.methods.probed.collapse import RESTARTED
-from proxlin.methods.probed.newton import bounds_of, newton_step, proximal_step
-from proxlin.methods.probed.normed import NormedMemory
-from proxlin.methods.probed.state import ProbedState
+from proxlin.methods.probed.curvature_move import averaged_move, whole_data_move
+from proxlin.methods.probed.normed_step import take_normed_step
+from proxlin.methods.probed.state import LOSS_RATE, ProbedState
 from proxlin.methods.probed.trial import new_trial
 from proxlin.methods.probed.trust_region import TrustRegion, exact_region
 from proxlin.problem import Problem
@@ -45,10 +41,8 @@ _PREPARATION_SHARE = 0.02  # of the budget that they may take
 _PENDING_NUMBERS = 2**24  # of probes that wait to be averaged
 _EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
-_NORMED_ROWS = 64, 1024  # of a batch of normed steps, at least and at most
 _SHORTER = 0.3  # times the rate of careful steps, where others have ended at a constant output
-_TRACKED = 0.05  # rate of the running average of losses
-_ASTRAY, _NORMED_ASTRAY = 3.0, 10.0  # times the last good loss: the run has gone wrong
+_ASTRAY = 3.0  # times the last good loss: the run has gone wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +118,7 @@ class Probed:
         self._factor(problem, state)
 
     def step(self, problem: Problem, state: ProbedState, budget: Budget) -> Step:
-        """One batch: its sub-gradient and its probes, then one damped Newton step."""
+        """One batch: a step of the kind that suits the net, or one that finds out which does."""
         with problem.dropping(state.generator):
             if state.trying:
                 self._try(problem, state, budget)
@@ -167,8 +161,12 @@ class Probed:
 
     def _advance(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
         if state.normed is not None:
-            self._advance_normed(problem, state, state.normed, budget)
-            return
+            take_normed_step(problem, state, state.normed, budget, self.batch_size)
+        else:
+            self._take_curvature_step(problem, state, budget)
+
+    def _take_curvature_step(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
+        """Probe one batch, then take one damped Newton step within the trust region."""
         state.floor = self._floor(budget, state.whole)
         if not state.probes:
             self.prepare(problem, state, budget)
@@ -180,8 +178,10 @@ class Probed:
         probing = renewing or not (costly or (state.layered and state.steps % 2))
         batch = self._next_batch(problem, state)
         probe = self._probe(problem, state, batch, probing=probing)
-        if not self._healthy(state, probe.mean_loss, state.steps):
+        if state.astray(probe.mean_loss, _ASTRAY):
+            state.go_back()
             return
+        state.keep_good(state.steps)
         state.steps += 1
         if renewing:
             self._absorb(state)
@@ -189,12 +189,12 @@ class Probed:
         before = state.theta
         if state.whole:
             state.loss = probe.typical_loss + float(problem.penalty.value(before))
-            move, form = self._newton(problem, state, probe)
+            move, form = whole_data_move(problem, state, probe)
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
             if state.trial is not None:
                 length *= state.trial.length(budget)
-            move, form = self._damped_step(problem, state, length)
+            move, form = averaged_move(problem, state, length)
             if renewing and length > 0 and not state.cautious:
                 self._resize(state, probe, form / length**2)
         move, form = state.region.shortened(move, form, state.loss)
@@ -202,40 +202,30 @@ class Probed:
         if problem.penalty.box is not None:  # the sum of a point and a move may be off by a bit
             state.theta = problem.penalty.project(state.theta)
         if measuring:
-            # Damping is no curvature of the loss: its share of the form predicts nothing. That
-            # of averaged steps is as old as their factor, and taking it out there gained nothing.
-            damped = self._damping(state) * float(move @ move) if state.whole else 0.0
-            predicted = float(probe.gradient @ move) + 0.5 * (form - damped)
-            ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
-            actual = problem.mean_change(before, state.theta, batch, probe.losses)
-            actual += float(ridge @ move)
-            rounding = 0.0 if problem.affine_in_output else _EPSILON * probe.mean_loss
-            if not state.region.judge(predicted, actual, form, state.loss, rounding):
-                state.theta = before
-        if state.average is not None:
-            state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * state.steps))
+            held = self._prediction_held(problem, state, probe, before=before, move=move, form=form)
+            state.theta = state.theta if held else before
+        state.average_in(state.steps)
 
-    def _advance_normed(
-        self, problem: Problem, state: ProbedState, memory: NormedMemory, budget: Budget
-    ) -> None:
-        assert state.trial is not None
-        assert state.average is not None  # g is smooth
-        least, most = _NORMED_ROWS
-        size = self.batch_size or min(max(state.batch_size, least), most)
-        batch = problem.take(state.batches.next(size))
-        if not memory.rows:
-            memory.rows = applied_rows(problem, state.theta, batch)
-        mean_loss, typical_loss, slope = batch_slope(problem, state.theta, batch)
-        if math.isfinite(mean_loss):
-            state.track(typical_loss, _TRACKED)
-        if not self._healthy(state, mean_loss, memory.steps):
-            memory.begin(state.theta)
-            memory.rate /= 3
-            return
-        rate = memory.rate * (1.0 - budget.progress) * state.trial.length(budget)
-        move = memory.direction(slope, problem.layout, budget.progress)
-        state.theta = state.theta.add(move, alpha=rate)
-        state.average.lerp_(state.theta, 1.0 / min(200.0, 1.0 + 0.1 * memory.steps))
+    def _prediction_held(
+        self,
+        problem: Problem,
+        state: ProbedState,
+        probe: BatchProbe,
+        *,
+        before: Tensor,
+        move: Tensor,
+        form: float,
+    ) -> bool:
+        """Adapt the trust region to the change on the batch; False says to take the step back."""
+        # Damping is no curvature of the loss: its share of the form predicts nothing. That of
+        # averaged steps is as old as their factor, and taking it out there gained nothing.
+        damped = state.damping * float(move @ move) if state.whole else 0.0
+        predicted = float(probe.gradient @ move) + 0.5 * (form - damped)
+        ridge = problem.penalty.quadratic.to(move) * (before + 0.5 * move)
+        actual = problem.mean_change(before, state.theta, probe.batch, probe.losses)
+        actual += float(ridge @ move)
+        rounding = 0.0 if problem.affine_in_output else _EPSILON * probe.mean_loss
+        return state.region.judge(predicted, actual, form, state.loss, rounding)
 
     def candidates(self, state: ProbedState) -> list[Tensor]:
         """The present point and the average of the latest ones."""
@@ -261,7 +251,7 @@ class Probed:
             if len(state.pending) * state.theta.numel() > _PENDING_NUMBERS:
                 self._absorb(state)
             penalty = float(problem.penalty.value(state.theta))
-            state.track(probe.typical_loss + penalty, max(_TRACKED, 1.0 / (state.steps + 1)))
+            state.track(probe.typical_loss + penalty, max(LOSS_RATE, 1.0 / (state.steps + 1)))
             state.gradient.lerp_(probe.gradient, 1 - self.momentum)
             state.gradient_weight += (1 - self.momentum) * (1 - state.gradient_weight)
         return probe
@@ -295,67 +285,3 @@ class Probed:
         """All rows as they lie where they are one batch, else the next of this round."""
         whole = slice(0, problem.n_rows)
         return problem.take(whole if state.whole else state.batches.next(state.batch_size))
-
-    def _newton(
-        self, problem: Problem, state: ProbedState, probe: BatchProbe
-    ) -> tuple[Tensor, float]:
-        """The Newton step on the batch's own quadratic and its form."""
-        assert probe.quadratic is not None  # all rows are one part
-        model, weights = probe.quadratic
-        return newton_step(
-            model,
-            weights,
-            probe.gradient,
-            self._shift(problem, state),
-            state.curvature,
-            n_rows=probe.batch.n_rows,
-            total=probe.batch.communicator.sum,
-            largest_form=state.region.radius * state.loss,
-            bounds=bounds_of(problem.penalty, state.theta),
-        )
-
-    def _damped_step(
-        self, problem: Problem, state: ProbedState, length: float
-    ) -> tuple[Tensor, float]:
-        """The Newton step on the averaged quadratic, times `length`, and its form."""
-        mean = state.gradient / state.gradient_weight
-        if problem.penalty.is_quadratic:
-            direction = state.curvature.solve(mean)
-            promise = float(mean @ direction)
-            # Were A at least C, the slope m could promise no more than the mean loss: a larger
-            # m^T A^{-1} m proves A too small along m by that factor, and it is raised by it. The
-            # clipped loss stands for the mean, which far rows would own: it asks for a little more
-            # than is proved. Only blocks leave out what couples parameters; a dense A is at most
-            # too young.
-            too_small = state.layered and promise > state.loss > 0
-            raised = promise / state.loss if too_small else 1.0
-            return -(length / raised) * direction, length**2 * promise / raised
-        step, state.dual = proximal_step(
-            state.curvature, problem.penalty.rest, state.theta, state.dual, state.split,
-            slope=length * mean, length=length,
-        )  # fmt: skip
-        shift = self._shift(problem, state)
-        form = state.curvature.quadratic(step) + float((shift * step.double().square()).sum())
-        return step, form
-
-    def _shift(self, problem: Problem, state: ProbedState) -> Tensor:
-        """What is added to the diagonal of C: the damping and the quadratic part of g."""
-        return problem.penalty.quadratic.to(state.theta) + self._damping(state)
-
-    def _damping(self, state: ProbedState) -> float:
-        return state.region.damping * state.curvature.scale
-
-    def _healthy(self, state: ProbedState, loss: float, steps: int) -> bool:
-        """Keep a good point now and then; go back to it when the loss has run away."""
-        limit = (_ASTRAY if state.normed is None else _NORMED_ASTRAY) * state.good_loss
-        if not math.isfinite(loss) or state.loss > limit:
-            state.theta = state.good.clone()
-            state.gradient.zero_()
-            state.gradient_weight = 0.0
-            state.loss = state.good_loss if math.isfinite(state.good_loss) else math.nan
-            state.region.retreat()
-            state.pending.clear()
-            return False
-        if steps % 50 == 0 and state.loss < state.good_loss:
-            state.good, state.good_loss = state.theta.clone(), state.loss
-        return True

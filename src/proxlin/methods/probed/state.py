@@ -17,8 +17,10 @@ from proxlin.methods.probed.trial import Trial
 from proxlin.methods.probed.trust_region import TrustRegion
 from proxlin.problem.rows import Shuffler
 
+LOSS_RATE = 0.05  # of the running average of losses
 _PARTS = 4  # of a batch, each with a probe of its own; halves after the cautious steps
 _CAUTIOUS = 50  # first steps, after each of which the prediction is checked
+_KEPT_EVERY = 50  # steps, of points to return to
 _SETTLED = 12  # of them, after which a region that is as wide as it gets ends the caution
 
 
@@ -69,6 +71,34 @@ class ProbedState:
     def track(self, loss: float, rate: float) -> None:
         """Average the typical loss of a batch in."""
         self.loss = loss if math.isnan(self.loss) else self.loss + rate * (loss - self.loss)
+
+    def average_in(self, steps: int) -> None:
+        """Average the present point in, the run's or its kind's `steps`-th."""
+        if self.average is not None:
+            self.average.lerp_(self.theta, 1.0 / min(200.0, 1.0 + 0.1 * steps))
+
+    def astray(self, loss: float, factor: float) -> bool:
+        """Whether a batch's loss is no number or the averaged one `factor` times the last good."""
+        return not math.isfinite(loss) or self.loss > factor * self.good_loss
+
+    def keep_good(self, steps: int) -> None:
+        """Keep the present point now and then, where it is better than the one kept."""
+        if steps % _KEPT_EVERY == 0 and self.loss < self.good_loss:
+            self.good, self.good_loss = self.theta.clone(), self.loss
+
+    def go_back(self) -> None:
+        """Stand at the last good point again, and believe the quadratic much less."""
+        self.theta = self.good.clone()
+        self.gradient.zero_()
+        self.gradient_weight = 0.0
+        self.loss = self.good_loss if math.isfinite(self.good_loss) else math.nan
+        self.region.retreat()
+        self.pending.clear()
+
+    @property
+    def damping(self) -> float:
+        """What is added to the diagonal of C, beside g."""
+        return self.region.damping * self.curvature.scale
 
     @property
     def parts(self) -> int:

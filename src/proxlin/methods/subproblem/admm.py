@@ -18,9 +18,9 @@ from proxlin.methods.subproblem.normal_equations import (
     Gram,
     NormalEquations,
     RowOperator,
-    Woodbury,
     dense_side_fits,
     gram_of,
+    on_smaller_side,
     product_of_columns,
 )
 from proxlin.methods.subproblem.solver import Deadline, SubproblemResult, time_is_up
@@ -109,9 +109,7 @@ class ADMM(SplittingRules):
         try:
             if dense_side_fits(min(numbers, size), self.max_bytes - dense):
                 held = DenseRows(blocks.gathered(size))
-                if numbers < size:
-                    return held, Woodbury(held)
-                return held, Gram(product_of_columns(held.matrix))
+                return held, on_smaller_side(held)
             if dense_side_fits(size, self.max_bytes // 2):
                 return blocks, Gram(gram_of(blocks.dense(), size))
         except MemoryBudgetError:  # the Jacobian of a single row is too large already

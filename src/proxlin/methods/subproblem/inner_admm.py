@@ -12,12 +12,10 @@ from proxlin.linearize import Linearization
 from proxlin.methods.subproblem.normal_equations import (
     ConjugateGradient,
     DenseRows,
-    Gram,
     NormalEquations,
     RowOperator,
-    Woodbury,
     dense_side_fits,
-    product_of_columns,
+    on_smaller_side,
 )
 from proxlin.methods.subproblem.splitting import SplitProblem, SplittingRules, minimize_split
 from proxlin.problem.loss import Pinball, RowLoss
@@ -97,9 +95,7 @@ class InnerADMM(SplittingRules):
             held = DenseRows(rows if isinstance(rows, Tensor) else rows.rows())
         except MemoryBudgetError:  # making the rows needs more than the rows do
             return operator, ConjugateGradient(operator)
-        if numbers < size:
-            return held, Woodbury(held)
-        return held, Gram(product_of_columns(held.matrix))
+        return held, on_smaller_side(held)
 
 
 def _check_shapes(

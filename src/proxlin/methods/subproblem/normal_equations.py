@@ -155,6 +155,12 @@ class ConjugateGradient:
         )
 
 
+def on_smaller_side(rows: DenseRows) -> NormalEquations:
+    """The row road for fewer rows than parameters, else the d x d road."""
+    numbers, size = rows.matrix.shape
+    return Woodbury(rows) if numbers < size else Gram(product_of_columns(rows.matrix))
+
+
 def product_of_columns(matrix: Tensor) -> Tensor:
     """M^T M in three strips; what lies above the diagonal is mirrored: 2/3 of the work."""
     size = matrix.shape[1]

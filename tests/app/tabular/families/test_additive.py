@@ -3,7 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlin.app.tabular.families.additive import AdditiveModel, Ramps, _HuberRidge, residual_scale
+from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
+from proxlin.app.tabular.families.huber_ridge import HuberRidge
+from proxlin.app.tabular.families.row_trust import residual_scale
 
 
 def huber(residuals, bend):
@@ -37,7 +39,7 @@ def test_the_gap_bounds_the_distance_from_the_minimum(seed, strength):
     generator = np.random.default_rng(seed)
     a, weights = generator.normal(size=(60, 4)), generator.uniform(0.1, 1, size=60)
     z = a @ generator.normal(size=(4, 1)) + generator.standard_t(2, size=(60, 1))
-    problem = _HuberRidge(a, z, weights, strength, 0.5)
+    problem = HuberRidge(a, z, weights, strength, 0.5)
     share = weights / weights.sum()
 
     def objective(beta):
@@ -62,7 +64,7 @@ def test_fewer_rows_than_columns_give_the_same_as_a_ridge_on_all_of_them():
     (model,) = AdditiveModel.path(x, z, straight, (0.1,), redescending=False, fine=True)
     bend = residual_scale(z - model.predict(x))
     start = np.vstack([model.coef, model.intercept])
-    beta, _ = _HuberRidge(x, z, np.ones(20), 0.1, bend).solve(start, 1e-6)
+    beta, _ = HuberRidge(x, z, np.ones(20), 0.1, bend).solve(start, 1e-6)
     np.testing.assert_allclose(x @ beta[:-1] + beta[-1], model.predict(x), atol=0.05)
 
 

@@ -1,5 +1,6 @@
 import csv
 import io
+import sys
 
 import pandas as pd
 import pytest
@@ -64,3 +65,22 @@ def test_a_damaged_excel_file_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "t.xlsx").write_bytes(content)
     with pytest.raises(InvalidInputError, match=r"t\.xlsx cannot be read"):
         read_table_file(tmp_path / "t.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("ending", "package", "extra"),
+    [("xlsx", "openpyxl", "excel"), ("parquet", "pyarrow", "parquet")],
+)
+def test_a_package_that_is_not_there_is_asked_for(tmp_path, monkeypatch, ending, package, extra):
+    pytest.importorskip(package)
+    frame = pd.DataFrame({"a": [1.5, 2.0]})
+    path = tmp_path / f"t.{ending}"
+    path.write_bytes(as_file(frame, path.name))
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    wanted = rf'needs {package}; run pip install "proxlin\[{extra}\]"'
+    with pytest.raises(InvalidInputError, match=wanted):
+        as_file(frame, path.name)
+    with pytest.raises(InvalidInputError, match=wanted):
+        read_table_file(path)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor
 
-from proxlin.app.tabular.families.additive import residual_scale, row_trust
+from proxlin.app.tabular.families.row_trust import residual_scale, row_trust
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
 _TREES = 40  # of one fold

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from proxlin.app.tabular.families.additive import residual_scale, row_trust
+from proxlin.app.tabular.families.row_trust import residual_scale, row_trust
 from proxlin.app.tabular.families.trees import Part
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 

@@ -8,9 +8,10 @@ from itertools import product
 
 import numpy as np
 
-from proxlin.app.tabular.families.additive import STRENGTHS, AdditiveModel, Ramps, residual_scale
+from proxlin.app.tabular.families.additive import STRENGTHS, AdditiveModel, Ramps
 from proxlin.app.tabular.families.folds import FoldedTable, Folds, rank_agreement
 from proxlin.app.tabular.families.jury import BETTER, Jury
+from proxlin.app.tabular.families.row_trust import residual_scale
 from proxlin.app.tabular.families.trees import clipped_mean
 from proxlin.app.tabular.reading.columns import Indices, Matrix
 

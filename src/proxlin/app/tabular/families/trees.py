@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.additive import residual_scale, row_trust
+from proxlin.app.tabular.families.row_trust import residual_scale, row_trust
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
 Codes = NDArray[np.uint8]

@@ -11,13 +11,9 @@ import numpy as np
 import pandas as pd
 
 from proxlin._checks import check_choice
-from proxlin.app.tabular.reading.csv_file import (
-    SEPARATORS,
-    RawTable,
-    column_names,
-    find_encoding,
-    parse_csv,
-)
+from proxlin.app.tabular.reading import extras
+from proxlin.app.tabular.reading.csv_file import RawTable, column_names, parse_csv
+from proxlin.app.tabular.reading.csv_layout import SEPARATORS, find_encoding
 from proxlin.data.formats import MalformedError, parse_arff, unpacked
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import read_regular
@@ -85,13 +81,7 @@ def _is_excel(content: bytes) -> bool:
 
 def _parse_excel(content: bytes) -> RawTable:
     """The first sheet: names in its first row, and what the cells show, never their formulas."""
-    try:
-        # Only Excel tables need it.
-        import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415
-    except ImportError as cause:
-        raise InvalidInputError(
-            'Excel needs openpyxl; run pip install "proxlin[excel]".'
-        ) from cause
+    openpyxl = extras.openpyxl()
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
         if sum(part.file_size for part in archive.infolist()) > _MOST_EXCEL:
@@ -144,14 +134,7 @@ def _parse_arff(content: bytes) -> RawTable:
 
 
 def _parse_parquet(content: bytes) -> RawTable:
-    try:
-        # Only Parquet tables need it, and it is large.
-        import pyarrow  # noqa: PLC0415
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError as cause:
-        raise InvalidInputError(
-            'Parquet needs pyarrow; run pip install "proxlin[parquet]".'
-        ) from cause
+    pyarrow = extras.pyarrow()
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
         _check_names(tuple(file.schema_arrow.names))

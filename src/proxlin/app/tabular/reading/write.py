@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from proxlin.app.tabular.reading import extras
 from proxlin.app.tabular.reading.numbers import is_number
 from proxlin.errors import InvalidInputError
 
@@ -44,13 +45,7 @@ def as_file(frame: pd.DataFrame, name: str) -> bytes:
 
 
 def _as_excel(frame: pd.DataFrame) -> bytes:
-    try:
-        # Only Excel tables need it.
-        import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415
-    except ImportError as cause:
-        raise InvalidInputError(
-            'Excel needs openpyxl; run pip install "proxlin[excel]".'
-        ) from cause
+    openpyxl = extras.openpyxl()
     if len(frame) >= _MOST_EXCEL_ROWS:
         raise InvalidInputError(
             f"an Excel sheet holds {_MOST_EXCEL_ROWS - 1:,} rows at most; the table has"
@@ -79,12 +74,7 @@ def _excel_cell(value: Any) -> Any:
 
 
 def _as_parquet(frame: pd.DataFrame) -> bytes:
-    try:
-        import pyarrow  # noqa: F401, PLC0415
-    except ImportError as cause:
-        raise InvalidInputError(
-            'Parquet needs pyarrow; run pip install "proxlin[parquet]".'
-        ) from cause
+    extras.pyarrow()
     content = io.BytesIO()
     plain = frame.copy()
     for place, kind in enumerate(frame.dtypes):

@@ -1,0 +1,104 @@
+"""A normed step on one batch: its slope, the rate of the schedule, and the point they lead to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from proxlin.linearize import linearize_local
+from proxlin.linearize.torch_modes import quietly
+from proxlin.methods.contract import Budget
+from proxlin.methods.probed.normed import NormedMemory, rank_of_moves
+from proxlin.methods.probed.state import LOSS_RATE, ProbedState
+from proxlin.problem import Problem
+from proxlin.problem.scales import clipped_mean
+from proxlin.problem.shards import LocalBatch
+
+_ROWS = 64, 1024  # of a batch, at least and at most
+_ASTRAY = 10.0  # times the last good loss: the run has gone wrong
+
+
+def take_normed_step(
+    problem: Problem,
+    state: ProbedState,
+    memory: NormedMemory,
+    budget: Budget,
+    batch_size: int | None,
+) -> None:
+    """One batch, one step; where the loss has run away, go on from the last good point instead."""
+    assert state.trial is not None
+    least, most = _ROWS
+    size = batch_size or min(max(state.batch_size, least), most)
+    batch = problem.take(state.batches.next(size))
+    if not memory.rows:
+        memory.rows = applied_rows(problem, state.theta, batch)
+    mean_loss, typical_loss, slope = batch_slope(problem, state.theta, batch)
+    if math.isfinite(mean_loss):
+        state.track(typical_loss, LOSS_RATE)
+    if state.astray(mean_loss, _ASTRAY):
+        state.go_back()
+        memory.begin(state.theta)
+        memory.rate /= 3
+        return
+    state.keep_good(memory.steps)
+    rate = memory.rate * (1.0 - budget.progress) * state.trial.length(budget)
+    move = memory.direction(slope, problem.layout, budget.progress)
+    state.theta = state.theta.add(move, alpha=rate)
+    state.average_in(memory.steps)
+
+
+def batch_slope(problem: Problem, theta: Tensor, batch: LocalBatch) -> tuple[float, float, Tensor]:
+    """Mean loss, typical loss and sub-gradient of a batch, for steps that ask nothing else."""
+    gradient = problem.penalty.quadratic.to(theta) * theta
+    if not batch.communicator.leads:
+        gradient.zero_()  # what belongs to no row counts once
+    both = theta.new_zeros(2)
+    if batch.count:
+        model = linearize_local(problem, theta, batch)
+        losses, slopes = problem.loss.value_and_slope(model.residual)
+        gradient += model.adjoint(slopes / batch.n_rows)
+        mean = losses.mean()
+        typical = clipped_mean(losses) if problem.loss.bounded_slope else mean
+        both = torch.stack([mean, typical]) * (batch.count / batch.n_rows)
+    both, gradient = batch.communicator.sum_together([both, gradient])
+    mean_loss, typical_loss = both.tolist()
+    return mean_loss, typical_loss, gradient
+
+
+class _WorkCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the multiplications and additions of products of matrices and of convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        output = func(*args, **(kwargs or {}))
+        work = flop_registry.get(func.overloadpacket)
+        if work is not None:
+            self.count += work(*args, **(kwargs or {}), out_val=output)
+        return output
+
+
+def applied_rows(problem: Problem, theta: Tensor, batch: LocalBatch) -> int:
+    """To how many rows a matrix is applied in the slope of a batch, on average.
+
+    More than the batch has where a row is a series or an image and meets a matrix many times.
+    """
+    matrices = [(shape[0], math.prod(shape[1:])) for shape in problem.layout.shapes if shape[1:]]
+    if all(rank_of_moves(shape, batch.n_rows) == min(shape) for shape in matrices):
+        return batch.n_rows  # enough to know
+    # Without oneDNN a recurrent layer is the products of its steps, not one call of its own.
+    with quietly(), torch.backends.mkldnn.flags(enabled=False), _WorkCounter() as counter:
+        batch_slope(problem, theta, batch)
+    counted = torch.tensor([counter.count], dtype=torch.float64)
+    work = float(batch.communicator.sum(counted)) / 2  # multiplications
+    entries = sum(map(math.prod, matrices))
+    return max(batch.n_rows, int(work / (3 * entries)))  # forward, and backward twice
