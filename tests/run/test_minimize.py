@@ -340,6 +340,14 @@ def test_where_a_pass_takes_too_much_of_the_time_the_objective_is_that_of_a_samp
     assert result.iterations > 3
 
 
+@pytest.mark.usefixtures("counted_rows")
+def test_where_all_rows_polish_the_end_none_stand_for_them():
+    slow = slow_problem(20_000)
+    result = minimize(slow, "adam", max_seconds=0.6, polish=1)
+    assert not any("evenly spread" in remark for remark in result.remarks)
+    assert result.objective == pytest.approx(slow.objective(result.theta), rel=1e-6)
+
+
 class _Measuring(Adam):
     """Adam that measures the full objective after each step."""
 

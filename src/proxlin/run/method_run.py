@@ -55,6 +55,7 @@ class MethodRun(Loop):
         *,
         held_out: HeldOut | None = None,
         writer: CheckpointWriter | None = None,
+        sampled: bool = True,
     ) -> None:
         super().__init__(budget, callbacks, problem.communicator)
         self.problem = problem
@@ -62,6 +63,8 @@ class MethodRun(Loop):
         self.tol = tol
         self.held_out = held_out
         self.writer = writer
+        # Whether a sample of rows may stand for all. Steps that solve models measure on all.
+        self.may_sample = sampled and not method.measures_stationarity
         self.best_theta = torch.empty(0)
         self.start = torch.empty(0)
         self.stationarity: float | None = None  # of the last point whose model was solved,
@@ -203,7 +206,7 @@ class MethodRun(Loop):
         bad = float(not torch.isfinite(part).all())
         expected, bad = self.communicator.largest([expected, bad])
         finite = not bad
-        if limit is not None and not self.method.measures_stationarity:
+        if limit is not None and self.may_sample:
             expected *= self._sampled(expected, limit)
         if finite and limit is not None and expected > 0.5 * _EVALUATION_SHARE * limit:
             self._expect(expected)

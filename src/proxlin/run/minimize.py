@@ -142,7 +142,9 @@ def minimize(
         owner["reweighted"] = judge is not None and judge.reweight
         writer = writer_for(as_checkpoints(checkpoint), owner, problem.communicator)
     budget = Budget(limit, max_iter, clock)
-    run = MethodRun(problem, settings, budget, tol, functions, held_out=judge, writer=writer)
+    run = MethodRun(
+        problem, settings, budget, tol, functions, held_out=judge, writer=writer, sampled=not polish
+    )
     with _flushed_denormals(), interrupted_together(clock):
         with writer or nullcontext():
             result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
