@@ -11,7 +11,7 @@ from proxlin.errors import InvalidInputError
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, orthogonal, rank_of_moves
-from proxlin.methods.probed.normed_step import applied_rows
+from proxlin.methods.probed.normed_step import applied_rows, rows_of_a_run
 from proxlin.methods.probed.trial import new_trial
 from proxlin.terms.layout import Layout
 
@@ -218,6 +218,33 @@ def test_both_kinds_of_steps_and_the_trial_learn_in_spite_of_wrong_rows(p):
         errors[kind] = float(rows[60:].mean())
     untrained = float(net_problem(p).row_losses(net_problem(p).theta())[60:].mean())
     assert max(errors.values()) < 0.5 * untrained
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "expected"),
+    [(64, 600, 64), (64, 2_600, 256), (512, 1_000, 1_024), (1_024, 9_000, 1_024), (256, 90, 256)],
+)
+def test_batches_are_larger_where_there_is_time_for_many_steps(rows, steps, expected):
+    assert rows_of_a_run(rows, steps) == expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(60.0, 512), (15.0, 128), (None, 64)])
+def test_the_first_steps_tell_how_many_rows_a_batch_has(seconds, expected):
+    problem, method, time = many_rows(), Probed(), [0.0]
+    budget = Budget(seconds, None if seconds else 1_000, clock=lambda: time[0])
+    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
+    state.batch_size = 64
+    for _ in range(15):
+        method.step(problem, state, budget)
+        budget.iteration += 1
+        time[0] += 0.015  # there is time for 4,000 or 1,000 steps
+    assert state.normed_rows == expected
+
+
+def many_rows():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 48), nn.Tanh(), nn.Linear(48, 32), nn.Tanh(), nn.Linear(32, 2))
+    return Problem(net, (torch.randn(9_000, 6), torch.randn(9_000, 2)), p=1)
 
 
 def wide_problem():

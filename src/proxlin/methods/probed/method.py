@@ -151,7 +151,7 @@ class Probed:
     def _restart(self, problem: Problem, state: ProbedState) -> None:
         """Begin anew from the start point with other batches, after a trial with careful steps."""
         fresh = self.init(problem, state.start, state.generator)
-        fresh.restarts = state.restarts + 1
+        fresh.restarts, fresh.normed_rows = state.restarts + 1, state.normed_rows
         if fresh.trial is not None:
             # These may stay near a constant output for long before they leave it: no look again.
             fresh.trial.go_carefully(_SHORTER)

@@ -20,6 +20,8 @@ from proxlin.problem.scales import clipped_mean
 from proxlin.problem.shards import LocalBatch
 
 _ROWS = 64, 1024  # of a batch, at least and at most
+_TIMED_STEPS = 9  # that tell how many there is time for
+_STEPS = 500  # of a run, beyond which larger batches lead further than more steps
 _ASTRAY = 10.0  # times the last good loss: the run has gone wrong
 
 
@@ -32,9 +34,14 @@ def take_normed_step(
 ) -> None:
     """One batch, one step; where the loss has run away, go on from the last good point instead."""
     assert state.trial is not None
-    least, most = _ROWS
-    size = batch_size or min(max(state.batch_size, least), most)
-    batch = problem.take(state.batches.next(size))
+    if not state.normed_rows:
+        least, most = _ROWS
+        state.normed_rows = batch_size or min(max(state.batch_size, least), most)
+    elif state.trial.timed_steps == _TIMED_STEPS and budget.max_seconds and not batch_size:
+        rows = rows_of_a_run(state.normed_rows, state.trial.steps_of_a_run(budget))
+        if rows > state.normed_rows:
+            state.normed_rows, memory.rows, memory.bases = rows, 0, []
+    batch = problem.take(state.batches.next(state.normed_rows))
     if not memory.rows:
         memory.rows = applied_rows(problem, state.theta, batch)
     mean_loss, typical_loss, slope = batch_slope(problem, state.theta, batch)
@@ -50,6 +57,16 @@ def take_normed_step(
     move = memory.direction(slope, problem.layout, budget.progress)
     state.theta = state.theta.add(move, alpha=rate)
     state.average_in(memory.steps)
+
+
+def rows_of_a_run(rows: int, steps: float) -> int:
+    """Rows of a batch for a run that has time for so many steps with `rows` of them.
+
+    Slopes of few rows are mostly noise in the end: of a long run more rows make each step better
+    than more steps would make the run.
+    """
+    wanted = rows * steps / _STEPS
+    return max(rows, min(1 << round(math.log2(max(wanted, 1.0))), _ROWS[1]))
 
 
 def batch_slope(problem: Problem, theta: Tensor, batch: LocalBatch) -> tuple[float, float, Tensor]:

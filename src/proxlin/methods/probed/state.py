@@ -52,6 +52,7 @@ class ProbedState:
     probes: float = 0.0  # how many probes the curvature averages over
     split: float = 1.0  # penalty of the proximal step's ADMM
     steps: int = 0
+    normed_rows: int = 0  # of a batch of normed steps; 0: not settled yet
 
     @property
     def normed(self) -> NormedMemory | None:

@@ -113,6 +113,16 @@ class Trial:
         if memory is not None and not memory.steps:
             memory.begin(self.start)
 
+    @property
+    def timed_steps(self) -> int:
+        """Steps of the very first turn since its first, which loads code; 0 later on."""
+        first = self.finalist is None and self.winner is None and not self.turn
+        return max(0, self.steps - 1) if first else 0
+
+    def steps_of_a_run(self, budget: Budget) -> float:
+        """How many the whole budget is enough for, by those of the first turn."""
+        return self.timed_steps / max(budget.progress - self.began, 1e-9)
+
     def length(self, budget: Budget) -> float:
         """Of the next step, in those of a whole run: it falls from 1 to 0 in each turn."""
         return 1.0 if self.over else max(0.0, 1.0 - self._used(budget))
