@@ -337,6 +337,21 @@ def test_more_features_than_rows_are_not_interpolated():
     assert np.abs(model.predict(test) - truth).mean() < np.abs(truth).mean()
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_two_fifths_on_one_side_with_more_features_than_rows(sign):
+    ours, best = [], []
+    for seed in range(4):
+        rng = np.random.default_rng([6, seed])
+        z, mix = rng.normal(size=(400, 5)), rng.normal(size=(5, 150))
+        x, truth = z @ mix + rng.normal(size=(400, 150)), z @ rng.normal(size=5)
+        y = (truth + 0.3 * rng.normal(size=400))[:100]
+        y[:40] = sign * (6.0 + rng.normal(size=40))
+        good = RobustRegressor().fit(x[40:100], y[40:])
+        for model, errors in ((RobustRegressor().fit(x[:100], y), ours), (good, best)):
+            errors.append(np.abs(model.predict(x[100:]) - truth[100:]).mean())
+    assert np.mean(ours) <= 1.3 * np.mean(best)
+
+
 def test_several_targets_are_judged_one_by_one():
     """30 % wrong cells in each of four targets leave hardly a whole row right."""
     rng = np.random.default_rng(0)
