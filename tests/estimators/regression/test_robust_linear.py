@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 
 from proxlin import RobustRegressor, robust_r2_score
@@ -168,6 +169,26 @@ def test_powers_of_a_column_are_not_held_for_wrong_features():
     assert np.median(ratios) <= 1.1
 
 
+@pytest.mark.parametrize("features", ["two groups", "heavy tails"])
+def test_good_rows_far_out_come_back_beside_wrong_ones(features):
+    """Near rows do not foretell all of the far ones, of which three in ten are wrong as well."""
+    ours, best = [], []
+    for seed in range(10):
+        rng = np.random.default_rng([4, seed])
+        x, coef = rng.normal(size=(150, 4)), rng.normal(size=4)
+        if features == "two groups":
+            x[rng.random(150) < 0.3] += 6.0
+        else:
+            x = np.exp(x)
+        y = x @ coef + rng.normal(size=150)
+        bad = rng.random(150) < 0.3
+        y[bad] += 8.0
+        least = LinearRegression().fit(x[~bad], y[~bad])
+        for model, errors in ((RobustRegressor().fit(x, y), ours), (least, best)):
+            errors.append(np.mean((model.predict(x) - x @ coef) ** 2))
+    assert np.sqrt(np.mean(ours) / np.mean(best)) <= 1.3
+
+
 @pytest.mark.parametrize(
     ("n", "features"), [(20, 3), (30, 5), (40, 4), (60, 4), (100, 30), (400, 20), (300, 75)]
 )
@@ -274,6 +295,20 @@ def test_targets_that_are_mostly_zero_fall_back_with_a_remark():
     assert model.outliers_.mean() < 0.3
 
 
+def test_rounded_targets_are_judged_like_others():
+    """A quarter to a third has the same value, and three in ten rows are off on one side."""
+    ours, best = [], []
+    for seed in range(6):
+        x, y, coef, _ = planted(200, 4, 0.0, "none", seed=seed)
+        y = 1.5 * np.round(y / 1.5)
+        y[:60] += 10.0
+        model = RobustRegressor().fit(x, y)
+        assert not model.result_.remarks
+        ours.append(error(model, coef))
+        best.append(least_squares_error(x[60:], y[60:], coef))
+    assert np.linalg.norm(ours) <= 1.2 * np.linalg.norm(best)
+
+
 def test_exact_fits_of_the_majority_are_found():
     x, _, coef, bad = planted(50, 3, 0.4, "none")
     y = x @ coef + 2.0
@@ -300,6 +335,21 @@ def test_more_features_than_rows_are_not_interpolated():
     test, truth = planted(500, 120, 0.0, "none", seed=5)[0], None
     truth = test @ coef
     assert np.abs(model.predict(test) - truth).mean() < np.abs(truth).mean()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_two_fifths_on_one_side_with_more_features_than_rows(sign):
+    ours, best = [], []
+    for seed in range(4):
+        rng = np.random.default_rng([6, seed])
+        z, mix = rng.normal(size=(400, 5)), rng.normal(size=(5, 150))
+        x, truth = z @ mix + rng.normal(size=(400, 150)), z @ rng.normal(size=5)
+        y = (truth + 0.3 * rng.normal(size=400))[:100]
+        y[:40] = sign * (6.0 + rng.normal(size=40))
+        good = RobustRegressor().fit(x[40:100], y[40:])
+        for model, errors in ((RobustRegressor().fit(x[:100], y), ours), (good, best)):
+            errors.append(np.abs(model.predict(x[100:]) - truth[100:]).mean())
+    assert np.mean(ours) <= 1.3 * np.mean(best)
 
 
 def test_several_targets_are_judged_one_by_one():

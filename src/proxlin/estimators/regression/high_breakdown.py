@@ -49,7 +49,6 @@ _ROUNDS = 100  # of weights and fits in turns
 _SETTLED, _SETTLED_GROUP = 1e-6, 1e-4  # changes of the weights that end them
 _LEAST_INFORMATION = 0.2  # of the sum of weights: psi' of few rows may leave nothing
 _UNEXPECTED = 0.01  # share of tables whose good far rows are kept out
-_CONTRADICTED = 0.1  # share of tables of good rows whose near rows are believed against all
 _ADMISSIONS = 2  # times that far rows are asked
 _WIDER = 1.6  # times INNER: up to where far rows that do not fit tell how many do by chance
 _BY_CHANCE = 0.2  # share of the far rows that fit, above which chance may have made them
@@ -92,39 +91,46 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     # Two fifths of the rows raise the S-scale threefold, in which they seem to belong.
     half = half_scale(rows.residual(coef), part.weights, lost=len(coef))
     narrow = replace(start, scale=half) if EXACT < half < scale else start
-    fit, admitted = likely_fit(rows, near, start, narrow), near
+    nearby = likely_fit(rows, near, start, narrow)
+    fit, admitted = nearby, near
     for _ in range(0 if near.all() else _ADMISSIONS):
-        distance = distances(rows.residual(fit.coef), fit)
-        passed = ~admitted & (distance <= INNER)
-        others = ~admitted & ~passed & (distance <= _WIDER * INNER)
-        by_chance = float(rows.weights[others].sum()) / (_WIDER - 1.0)
+        passed = _foretold(rows, admitted, fit)
         if not passed.any():
             break
-        wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
-        clear = by_chance <= _BY_CHANCE * float(rows.weights[passed].sum())
-        if not clear or not _predicted_by_others(rows, passed, fit, wider):
-            # Of far rows as open as the target itself (powers of a column) near ones tell nothing.
-            if np.median(fit.spread[~admitted]) * fit.scale < m_scale(rows.target, part.weights):
-                break
-            whole = high_breakdown_fit(rows, np.ones_like(near), seed)
-            return whole if _agrees(rows, fit, whole, ~admitted) else fit
         admitted = admitted | passed
-        fit = likely_fit(rows, admitted, wider)
-    return fit
+        fit = likely_fit(rows, admitted, least_squares(rows, np.where(passed, 1.0, fit.trust)))
+    if near.all() or _describes_most(rows, fit, ~near):
+        return fit
+    # Far rows that the near ones do not foretell may yet go with them: powers of a column, a table
+    # of several groups with wrong rows in each.
+    whole = high_breakdown_fit(rows, np.ones_like(near), seed)
+    agrees = _describes_most(rows, whole, ~near) and _agrees(part, nearby, whole)
+    return whole if agrees else fit
 
 
-def _agrees(rows: RegressionRows, fit: RobustFit, whole: RobustFit, far: NDArray[np.bool_]) -> bool:
-    """Whether a fit to all rows describes most of the far ones, and no near ones contradict it.
-
-    Where Fisher's F test lets it pass, it differs from that to the near ones by no more than their
-    errors.
-    """
-    if 2.0 * float(rows.weights[far] @ whole.trust[far]) < float(rows.weights[far].sum()):
+def _describes_most(rows: RegressionRows, fit: RobustFit, part: NDArray[np.bool_]) -> bool:
+    """Whether more than half of these rows are in the fit, and predicted by the others in it."""
+    if fit.scale == 0:
         return False
-    mass, k = rows.weights * fit.trust, float(len(fit.coef))
-    lost = [float(mass @ rows.residual(coef) ** 2) for coef in (whole.coef, fit.coef)]
-    ratio = (lost[0] - lost[1]) / (k * fit.scale**2)
-    return bool(ratio <= fisher.ppf(1.0 - _CONTRADICTED, k, max(1.0, fit.freedom)))
+    inside = (fit.trust > 0.5) & (distances(rows.residual(fit.coef), fit) <= INNER)
+    return bool(2.0 * rows.weights[part] @ inside[part] > rows.weights[part].sum())
+
+
+def _agrees(part: RegressionRows, nearby: RobustFit, whole: RobustFit) -> bool:
+    """Whether near rows are about as likely by a fit to all rows as by that to them alone.
+
+    By Fisher's F for the ratio of likelihoods: a fit that passes misleads by no more than a few of
+    the errors that the near ones make.
+    """
+    far = [np.abs(part.residual(fit.coef)) > _FAR * fit.scale for fit in (nearby, whole)]
+    part = part.among(~(far[0] & far[1]))
+    likely = [
+        _scattered(part, fit).log_likelihood(part.residual(fit.coef), part.weights)
+        for fit in (nearby, whole, replace(whole, scale=nearby.scale))
+    ]
+    lost = likely[0] - max(likely[1:])
+    k = len(nearby.coef)
+    return bool(2.0 * lost <= k * fisher.ppf(1.0 - _UNEXPECTED, k, max(1.0, nearby.freedom)))
 
 
 def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: RobustFit) -> RobustFit:
@@ -177,11 +183,16 @@ def _among_scattered(
         fit = _weighted(part, trust, mixture.scale, float(counts @ slope))
         if settled:
             break
-    wrong = float(counts @ (1.0 - fit.trust)) / total
+    return fit, _evidence(part, fit, _scattered(part, fit))
+
+
+def _scattered(part: RegressionRows, fit: RobustFit) -> RowKinds:
+    """Good rows, and wrong ones that lie evenly, as many as is likeliest."""
+    wrong = float(part.weights @ (1.0 - fit.trust)) / float(part.weights.sum())
     kinds = RowKinds(fit.scale, shares=np.array([1.0 - wrong, 0.0, wrong]))
     for _ in range(_SHARE_STEPS if wrong else 0):
-        kinds = kinds.with_shares(part.residual(fit.coef), counts)
-    return fit, _evidence(part, fit, kinds)
+        kinds = kinds.with_shares(part.residual(fit.coef), part.weights)
+    return kinds
 
 
 def _beside_a_group(part: RegressionRows, coef: Vector) -> tuple[RobustFit, float] | None:
@@ -282,19 +293,32 @@ def least_squares(rows: RegressionRows, trust: Vector) -> RobustFit:
     return RobustFit(coef, float(np.sqrt(variance)), trust, spread, freedom, weighted_squares=True)
 
 
-def _predicted_by_others(
-    rows: RegressionRows, passed: NDArray[np.bool_], before: RobustFit, wider: RobustFit
-) -> bool:
+def _foretold(
+    rows: RegressionRows, admitted: NDArray[np.bool_], fit: RobustFit
+) -> NDArray[np.bool_]:
+    """The rows not admitted that the others predict, unless as many would fit by chance."""
+    distance = distances(rows.residual(fit.coef), fit)
+    passed = ~admitted & (distance <= INNER)
+    others = ~admitted & ~passed & (distance <= _WIDER * INNER)
+    by_chance = float(rows.weights[others].sum()) / (_WIDER - 1.0)
+    count = float(rows.weights[passed].sum())
+    if count == 0 or by_chance > _BY_CHANCE * count:
+        return np.zeros_like(passed)
+    return passed if _predicted_together(rows, passed, fit) else np.zeros_like(passed)
+
+
+def _predicted_together(rows: RegressionRows, passed: NDArray[np.bool_], fit: RobustFit) -> bool:
     """Whether rows that pass one by one also do together: Chow's (1960) test of predictions.
 
     Where many do not fit, a few pass by chance, but not with deviations as small as good ones have.
     """
+    wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
     squares = [
-        float((rows.weights * fit.trust) @ rows.residual(fit.coef) ** 2) for fit in (before, wider)
+        float((rows.weights * each.trust) @ rows.residual(each.coef) ** 2) for each in (fit, wider)
     ]
     count = float(rows.weights[passed].sum())
-    ratio = (squares[1] - squares[0]) / (count * before.scale**2)
-    return bool(ratio <= fisher.ppf(1.0 - _UNEXPECTED, count, max(1.0, before.freedom)))
+    ratio = (squares[1] - squares[0]) / (count * fit.scale**2)
+    return bool(ratio <= fisher.ppf(1.0 - _UNEXPECTED, count, max(1.0, fit.freedom)))
 
 
 def _efficient_steps(rows: RegressionRows, coef: Vector, scale: float) -> Vector:

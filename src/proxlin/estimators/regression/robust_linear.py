@@ -249,8 +249,20 @@ def _unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) ->
     if shares.max() >= _TIED and not (
         is_code(float(value), target[described]) or _foreign(rows, fit, value)
     ):
-        return bool(count[described].sum() < _KEPT_OF_TIED * count.sum())
+        few = count[described].sum() < _KEPT_OF_TIED * count.sum()
+        return bool(few and not _only_rounded(count, described, target == value))
     return bool(count[described & near].sum() < _KEPT * count[near].sum())
+
+
+def _only_rounded(count: Vector, described: NDArray[np.bool_], tied: NDArray[np.bool_]) -> bool:
+    """Whether the fit describes the rows of a common value, and at least as many others.
+
+    So it is where targets are rounded, by however many other rows are wrong, and not where a
+    quantity is mostly zero.
+    """
+    inside, total = float(count[described & tied].sum()), float(count[described].sum())
+    whole = inside > _KEPT_OF_TIED * float(count[tied].sum())
+    return whole and inside < _KEPT * total and total > _KEPT * float(count.sum())
 
 
 def _foreign(rows: RegressionRows, fit: RobustFit, value: float) -> bool:

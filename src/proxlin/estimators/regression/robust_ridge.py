@@ -29,6 +29,7 @@ from proxlin.estimators.robust_scale import (
 STRENGTHS = np.geomspace(1e3, 1e-5, 25)  # on scaled columns, for the mean over the rows
 _FIRST, _ROUNDS = 3, 12  # turns from each start, and from the best of them
 _SETTLED = 1e-3
+_RAISED = 2.0  # times the tau-scale: more than chance finds in rows that are chosen for it
 
 
 def robust_ridge_fit(
@@ -121,6 +122,7 @@ def _likely(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
 
     All rows count fully where that leaves none of them far out.
     """
+    start = trust
     size, _, lost = _judged(path, trust)
     freedom = max(3.0, float(path.weights.sum()) - lost)
     mixture = RowMixture(_scale(size, path.weights * trust), freedom)
@@ -131,6 +133,8 @@ def _likely(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
         size, _, lost = _judged(path, trust)
         if np.abs(trust - before).max() < _SETTLED:
             break
+    if path.best(trust)[0] > _RAISED * path.best(start)[0]:
+        trust = start  # many rows on one side have passed for wide noise
     whole = np.ones_like(trust)
     fits = [(trust, *_judged(path, trust)), (whole, *_judged(path, whole))]
     freedoms = [max(3.0, float(path.weights @ fit[0]) - fit[3]) for fit in fits]
@@ -171,7 +175,10 @@ def _scale(residual: Vector, weights: Vector) -> float:
 
 
 def _starts(x: Vector, target: Vector, weights: Vector) -> list[Vector]:
-    """Weights by the target alone, of halves of the rows that lie together, and equal ones."""
+    """Weights by the target alone, equal ones, and halves: that lie together, lower and upper.
+
+    Of errors on one side, however near, one of the last two has hardly any.
+    """
     used = weights > 0
     middle = np.median(target[used])
     spread = 1.4826 * np.median(np.abs(target[used] - middle))
@@ -180,7 +187,10 @@ def _starts(x: Vector, target: Vector, weights: Vector) -> list[Vector]:
     )
     starts = [alone, np.ones(len(x))]
     index = np.flatnonzero(used)
-    for rows in bulk_rows(np.column_stack([x, target])[used])[:2]:
+    order = np.argsort(target[used], kind="stable")
+    half_size = len(order) // 2 + 1
+    halves = [order[:half_size], order[-half_size:]]
+    for rows in [*bulk_rows(np.column_stack([x, target])[used])[:2], *halves]:
         half = np.zeros(len(x))
         half[index[rows]] = 1.0
         starts.append(half)
