@@ -11,8 +11,10 @@ from proxlin.errors import InvalidInputError
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, orthogonal, rank_of_moves
-from proxlin.methods.probed.normed_step import applied_rows, rows_of_a_run
+from proxlin.methods.probed.normed_step import applied_rows, batch_slope, rows_of_a_run
 from proxlin.methods.probed.trial import new_trial
+from proxlin.problem.parallel import Communicator
+from proxlin.problem.shards import LocalBatch
 from proxlin.terms.layout import Layout
 
 CURVATURE, BOLD, CAREFUL = range(3)
@@ -239,6 +241,35 @@ def test_the_first_steps_tell_how_many_rows_a_batch_has(seconds, expected):
         budget.iteration += 1
         time[0] += 0.015  # there is time for 4,000 or 1,000 steps
     assert state.normed_rows == expected
+
+
+class _Summing(Communicator):
+    """The second of two processes, or the first, which is told what the second adds."""
+
+    size = 2
+
+    def __init__(self, leads, others=None):
+        self.leads, self.others, self.own = leads, others, []
+
+    def sum_together(self, tensors):
+        self.own = list(tensors)
+        others = self.others or [0.0] * len(tensors)
+        return [tensor + other for tensor, other in zip(tensors, others, strict=True)]
+
+
+def test_wrong_rows_that_one_process_holds_do_not_move_the_typical_loss():
+    problem = net_problem()
+    theta, rows = problem.theta(), torch.arange(40, 120)  # 20 wrong ones of 80
+    whole = problem.take(rows)
+    second, first = (
+        LocalBatch(tuple(t[part] for t in whole.tensors), 80, part, _Summing(leads))
+        for part, leads in ((torch.arange(24), False), (torch.arange(24, 80), True))
+    )
+    batch_slope(problem, theta, second)
+    first.communicator.others = second.communicator.own
+    together, alone = (batch_slope(problem, theta, batch) for batch in (first, whole))
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other))
 
 
 def many_rows():

@@ -74,17 +74,16 @@ def batch_slope(problem: Problem, theta: Tensor, batch: LocalBatch) -> tuple[flo
     gradient = problem.penalty.quadratic.to(theta) * theta
     if not batch.communicator.leads:
         gradient.zero_()  # what belongs to no row counts once
-    both = theta.new_zeros(2)
+    losses = theta.new_zeros(0)
     if batch.count:
         model = linearize_local(problem, theta, batch)
         losses, slopes = problem.loss.value_and_slope(model.residual)
         gradient += model.adjoint(slopes / batch.n_rows)
-        mean = losses.mean()
-        typical = clipped_mean(losses) if problem.loss.bounded_slope else mean
-        both = torch.stack([mean, typical]) * (batch.count / batch.n_rows)
-    both, gradient = batch.communicator.sum_together([both, gradient])
-    mean_loss, typical_loss = both.tolist()
-    return mean_loss, typical_loss, gradient
+    # All rows of the batch, before any is clipped: one process may hold mostly wrong ones.
+    losses, gradient = batch.communicator.sum_together([batch.spread(losses), gradient])
+    mean = losses.mean()
+    typical = clipped_mean(losses) if problem.loss.bounded_slope else mean
+    return float(mean), float(typical), gradient
 
 
 class _WorkCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
