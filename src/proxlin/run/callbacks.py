@@ -77,6 +77,7 @@ class EarlyStopping:
     min_decrease: float = 1e-3  # of the best objective, that counts as progress
     _mark: float = field(default=float("inf"), init=False, repr=False)
     _stale: int = field(default=0, init=False, repr=False)
+    _latest: int = field(default=0, init=False, repr=False)  # step that was seen
 
     def __post_init__(self) -> None:
         check_count("EarlyStopping(patience=...)", self.patience)
@@ -84,8 +85,9 @@ class EarlyStopping:
 
     def __call__(self, progress: Progress) -> bool:
         """Whether to stop."""
-        if progress.iteration == 0:
+        if progress.iteration == 0 or progress.iteration < self._latest:
             self._mark, self._stale = float("inf"), 0  # a new run
+        self._latest = progress.iteration
         if progress.best < self._mark - self.min_decrease * abs(self._mark) or (
             self._mark == float("inf")
         ):
