@@ -18,7 +18,6 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 _DIRECTIONS = 250  # along which rows are compared with the median
-_OUTLYING = 2.0  # times what three quarters of the rows have: such rows are in no bulk
 _STEPS = 30  # concentration steps; each lowers the determinant, and they soon stop
 _SAMPLE = 20_000  # rows that find a bulk
 _RIDGE = 1e-5  # of the mean variance: columns that repeat each other have no inverse
@@ -84,14 +83,10 @@ def _concentrated(x: Matrix, share: float) -> tuple[Vector, Matrix]:
 
     Concentration from the least outlying rows on (Rousseeuw and Van Driessen 1999) ends in the
     nearest local minimum of the determinant. The lowest of all may be that of a tight cluster
-    together with a part of the bulk, since the cluster makes every other direction narrow. Rows
-    that lie far out along some direction stay outside, even if fewer than the share are left.
+    together with a part of the bulk, since the cluster makes every other direction narrow.
     """
-    outlyingness = _outlyingness(x)
-    near = outlyingness <= _OUTLYING * np.quantile(outlyingness, 0.75)
-    size = min(int(near.sum()), max(2, round(share * len(x))))
-    x, outlyingness = x[near], outlyingness[near]
-    subset, lowest = np.argsort(outlyingness, kind="stable")[:size], np.inf
+    size = min(len(x), max(2, round(share * len(x))))
+    subset, lowest = np.argsort(_outlyingness(x), kind="stable")[:size], np.inf
     for _ in range(_STEPS):
         moments = _moments(x[subset])
         determinant = float(np.linalg.slogdet(moments[1])[1])

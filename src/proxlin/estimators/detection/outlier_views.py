@@ -17,7 +17,6 @@ ONE_BELOW = 15.865525393145708  # percent of a Gaussian more than a standard dev
 _FAR = 30.0  # inter-quartile standard deviations beyond which a cell adds nothing to the scale
 _CLIP = 5.0  # standard deviations that a cell counts for at most
 _SHARE = 0.75  # of the rows that are the bulk
-_SHARES = (_SHARE, 0.9)  # of the distances: what a wider bulk allows for is not odd throughout
 _COMPONENTS = (10, 20, 40)  # of the distances: a row may be odd in smaller components alone
 _ROWS_PER_COMPONENT = 10  # which more than the first number of components needs
 _REFERENCE = 5_000  # rows among which neighbours are looked for
@@ -140,7 +139,7 @@ class Oddity:
     scaling: BoundedScaling
     cells: CellModel
     graded: NDArray[np.intp]  # the columns that a Gaussian may describe
-    distances: tuple[BulkDistance, ...]  # by more and more components, of either share
+    distances: tuple[BulkDistance, ...]  # by more and more components
     neighbourhood: Neighbourhood
     scales: dict[str, LogScale]
 
@@ -166,9 +165,7 @@ class Oddity:
         graded = _graded(plain)
         gaussian = plain[:, graded]
         distances = tuple(
-            BulkDistance.fit(gaussian, count, share, seed)
-            for count in _component_counts(gaussian)
-            for share in _SHARES
+            BulkDistance.fit(gaussian, count, _SHARE, seed) for count in _component_counts(gaussian)
         )
         far = _distance(distances, gaussian)
         bulk = _bulk([far, Neighbourhood.fit(plain, seed).distances(plain)])
@@ -236,7 +233,7 @@ def _component_counts(z: Matrix) -> list[int]:
 
 
 def _distance(distances: tuple[BulkDistance, ...], z: Matrix) -> Vector:
-    """The geometric mean of the distances."""
+    """The geometric mean of the distances by more and more components."""
     logs = [np.log(np.maximum(distance.distances(z), 1e-12)) for distance in distances]
     mean: Vector = np.exp(np.mean(logs, axis=0))
     return mean
