@@ -29,6 +29,7 @@ from proxlin.estimators.robust_scale import (
 STRENGTHS = np.geomspace(1e3, 1e-5, 25)  # on scaled columns, for the mean over the rows
 _FIRST, _ROUNDS = 3, 12  # turns from each start, and from the best of them
 _SETTLED = 1e-3
+_EXACT = 1e-4  # tau-scale, of the target's, below which a fit is as exact as any: rows have copies
 _RAISED = 2.0  # times the tau-scale: more than chance finds in rows that are chosen for it
 
 
@@ -53,7 +54,7 @@ def robust_ridge_fit(
     runs = [
         _turns(path, trust, near | (trust > 0), _FIRST) for trust in starts if weights @ trust > 0
     ]
-    best = min(runs, key=lambda run: run[1])[0]
+    best = min(runs, key=lambda run: max(run[1], _EXACT))[0]  # of equals the first
     for admitted in (near | (best > 0), np.ones_like(near)):
         best = _turns(path, best, admitted, _ROUNDS)[0]
         if near.all():
@@ -110,7 +111,7 @@ def _turns(
         distance = residual / scale
         new = bisquare_weight(distance / EFFICIENT)
         new = np.where(admitted & ((trust > 0) | (np.abs(distance) <= INNER)), new, 0.0)
-        settled = np.abs(new - trust).mean() < _SETTLED
+        settled = path.weights @ np.abs(new - trust) < _SETTLED * path.weights.sum()
         trust = new if (new * path.weights).any() else trust
         if settled:
             break
@@ -187,13 +188,14 @@ def _starts(x: Vector, target: Vector, weights: Vector) -> list[Vector]:
     )
     starts = [alone, np.ones(len(x))]
     index = np.flatnonzero(used)
-    order = np.argsort(target[used], kind="stable")
-    half_size = len(order) // 2 + 1
-    halves = [order[:half_size], order[-half_size:]]
-    for rows in [*bulk_rows(np.column_stack([x, target])[used])[:2], *halves]:
+    for rows in bulk_rows(np.column_stack([x, target])[used])[:2]:
         half = np.zeros(len(x))
         half[index[rows]] = 1.0
         starts.append(half)
+    order = np.argsort(target)
+    counted = np.cumsum(weights[order])  # a row of weight 2 is as two
+    middle = target[order[np.searchsorted(counted, 0.5 * counted[-1])]]
+    starts += [(target <= middle).astype(float), (target >= middle).astype(float)]
     return starts
 
 
