@@ -5,10 +5,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import skew
 from sklearn.metrics import roc_auc_score
 
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.detection.bulk import BulkDistance, CellModel
+from proxlin.estimators.detection.column_powers import ColumnPowers
 from proxlin.estimators.detection.outlier_detector import RobustOutlierDetector
 
 
@@ -211,3 +213,26 @@ def test_missing_cells_are_filled_with_their_conditional_mean() -> None:
     filled = (model.fill(row, missing) - model.center) / model.scale
     np.testing.assert_allclose(filled[0, hidden], mean, atol=1e-6)
     np.testing.assert_array_equal(model.fill(row, missing)[0, shown], row[0, shown])
+
+
+def test_skewed_columns_are_bent_straight_and_groups_and_outliers_hardly_bend_any() -> None:
+    rng = np.random.default_rng(14)
+    plain = rng.normal(size=(2000, 4))
+    x = plain.copy()
+    x[:, 1] = np.exp(0.7 * plain[:, 1])
+    x[:, 2] = np.sign(plain[:, 2]) + 0.1 * plain[:, 2]
+    x[:200, 3] = 5.0
+    powers = ColumnPowers.fit((x - x.mean(0)) / x.std(0))
+    assert powers.powers[[0, 2]].tolist() == [1, 1]
+    assert abs(powers.powers[3] - 1) <= 0.5
+    bent = powers.apply((x - x.mean(0)) / x.std(0))[:, 1]
+    assert abs(skew(bent)) < 0.25 * skew(x[:, 1])
+
+
+def test_odd_pairs_of_skewed_columns_are_seen() -> None:
+    rng = np.random.default_rng(15)
+    logs = rng.normal(size=(600, 2)) @ rng.normal(size=(2, 8)) + 0.2 * rng.normal(size=(600, 8))
+    bad = np.arange(600) < 20
+    logs[bad] = rng.permuted(logs[:20], axis=0)  # usual cells that do not go together
+    scores = RobustOutlierDetector().fit(np.exp(logs)).outlier_scores_
+    assert roc_auc_score(bad, scores) > 0.9  # 0.84 by neighbours in plain columns

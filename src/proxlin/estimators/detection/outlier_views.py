@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
 from proxlin.estimators.detection.bulk import NORMAL_IQR, BulkDistance, CellModel, Matrix, Vector
+from proxlin.estimators.detection.column_powers import ColumnPowers
 
 ONE_BELOW = 15.865525393145708  # percent of a Gaussian more than a standard deviation below
 _FAR = 30.0  # inter-quartile standard deviations beyond which a cell adds nothing to the scale
@@ -140,6 +141,7 @@ class Oddity:
     cells: CellModel
     graded: NDArray[np.intp]  # the columns that a Gaussian may describe
     distances: tuple[BulkDistance, ...]  # by more and more components
+    powers: ColumnPowers  # of the columns in which neighbours are near
     neighbourhood: Neighbourhood
     scales: dict[str, LogScale]
 
@@ -169,11 +171,13 @@ class Oddity:
         )
         far = _distance(distances, gaussian)
         bulk = _bulk([far, Neighbourhood.fit(plain, seed).distances(plain)])
-        neighbourhood = Neighbourhood.fit(plain[bulk], seed)
-        kinds = {"distance": far, "neighbours": neighbourhood.distances(plain)}
+        powers = ColumnPowers.fit(plain)
+        bent = _clipped(powers.apply(plain))
+        neighbourhood = Neighbourhood.fit(bent[bulk], seed)
+        kinds = {"distance": far, "neighbours": neighbourhood.distances(bent)}
         scales = {kind: LogScale.fit(values) for kind, values in kinds.items()}
         cells = CellModel.fit(plain[bulk])
-        fitted = cls(scaling, cells, graded, distances, neighbourhood, scales)
+        fitted = cls(scaling, cells, graded, distances, powers, neighbourhood, scales)
         return fitted, fitted._total(kinds)
 
     def kinds(self, x: Matrix) -> dict[str, Vector]:
@@ -188,7 +192,7 @@ class Oddity:
         plain = _clipped(_filled(self.cells, self.scaling.apply(x)))
         return {
             "distance": _distance(self.distances, plain[:, self.graded]),
-            "neighbours": self.neighbourhood.distances(plain),
+            "neighbours": self.neighbourhood.distances(_clipped(self.powers.apply(plain))),
         }
 
     def _scaled(self, kinds: dict[str, Vector]) -> dict[str, Vector]:
