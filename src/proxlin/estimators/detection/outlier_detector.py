@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 _CUTOFF = 2.25  # standard deviations of a Gaussian score: 1 in 80 good rows lies beyond
-_REACH = 2.5  # standard deviations within which rows have a say in their own scale
+_REACH = 2.5  # standard deviations within which rows have a say in their own scale,
+_FEW = 30  # and half as far again where 60 rows say little of how long an upper half is
 _LEAST_STRETCH, _LEAST_SPREAD = 0.25, 0.05  # of scores whose spread is about 1: for a few rows
 _DIGITS = 9  # to which equal rows have equal scores
 _GAUSSIAN_ROWS, _GAUSSIAN_COLUMNS = 1000, 30  # of the tables that scores are compared with,
@@ -173,7 +174,8 @@ def _calibrated(oddity: Oddity, totals: NDArray[np.float64]) -> OutlierScale:
     for _ in range(min(-(-_GAUSSIAN_ROWS // rows), _GAUSSIAN_TABLES)):
         table = oddity.cells.draw(rows, rng)[:, :_GAUSSIAN_COLUMNS]
         usual.append(Oddity.fit(table, 0)[1])
-    reach = _REACH * max(_stretch(usual, _REACH), 1.0)
+    reach = _REACH * (1 + _FEW / len(totals))
+    reach *= max(_stretch(usual, reach), 1.0)
     center, spread = _scale_from_below(totals, reach)
     stretch = max(_stretch(usual, reach), _LEAST_STRETCH)
     return OutlierScale(center, stretch * spread, _CUTOFF)
