@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from proxlin.app.tabular.detection import detect_outliers, detection_report
+from proxlin.app.tabular.model import Judgement
 from proxlin.errors import InvalidInputError
 
 
@@ -62,3 +63,10 @@ def test_whole_numbers_are_expected_in_columns_of_whole_numbers(frame):
     (odd,) = (cell for cell in cells if cell.column == "count" and cell.got == 40)
     assert odd.expected == round(odd.expected)
     assert abs(odd.expected - whole.loc[20, "length"]) < 1
+
+
+def test_the_worst_rows_begin_with_infinite_scores_and_leave_out_those_without_one() -> None:
+    scores = np.array([1.0, np.nan, np.inf, 3.0, -np.inf])
+    judged = Judgement(["a"], scores, np.zeros((5, 1)), scores > 2)
+    assert judged.worst(9) == [2, 3, 0, 4]
+    assert judged.worst(2) == [2, 3]

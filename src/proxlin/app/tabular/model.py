@@ -219,8 +219,8 @@ class Judgement:
 
     def worst(self, count: int) -> list[int]:
         """The rows by falling score, at most so many; those without a score do not come."""
-        order = np.argsort(-np.nan_to_num(self.scores, nan=-np.inf), kind="stable")
-        return [int(row) for row in order[:count] if np.isfinite(self.scores[row])]
+        order = np.argsort(-self.scores, kind="stable")  # NaN comes last
+        return [int(row) for row in order[:count] if not np.isnan(self.scores[row])]
 
 
 @dataclass(frozen=True)
