@@ -70,3 +70,11 @@ def test_the_worst_rows_begin_with_infinite_scores_and_leave_out_those_without_o
     judged = Judgement(["a"], scores, np.zeros((5, 1)), scores > 2)
     assert judged.worst(9) == [2, 3, 0, 4]
     assert judged.worst(2) == [2, 3]
+
+
+def test_an_odd_yes_or_no_is_told_as_such(frame) -> None:
+    x = frame.assign(large=np.where(frame["length"] > 10, "yes", "no"))
+    x.loc[3, "large"] = "no" if x.loc[3, "large"] == "yes" else "yes"
+    cells = [cell for misfit in detect_outliers(x).worst(300) for cell in misfit.cells]
+    answers = {text for cell in cells if cell.column == "large" for text in cell.texts}
+    assert answers == {"yes", "no"}

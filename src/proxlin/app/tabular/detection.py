@@ -96,7 +96,7 @@ def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = (
         if isinstance(column, NumberColumn):  # missing, not the median
             values = read_numbers(whole.frame[column.name], column.reading).values
             cells[np.isnan(values), place] = np.nan
-            if column.reading.form != "date" and _all_whole(values):
+            if column.reading.form == "number" and _all_whole(values):
                 whole_numbers.add(column.name)
     detector = RobustOutlierDetector().fit(cells)
     labels = [column.name for column in encoding.features]
