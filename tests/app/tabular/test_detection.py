@@ -78,3 +78,13 @@ def test_an_odd_yes_or_no_is_told_as_such(frame) -> None:
     cells = [cell for misfit in detect_outliers(x).worst(300) for cell in misfit.cells]
     answers = {text for cell in cells if cell.column == "large" for text in cell.texts}
     assert answers == {"yes", "no"}
+
+
+def test_a_gross_number_is_told_first_among_single_cells_however_usual_its_row(frame) -> None:
+    wide = frame.assign(**{f"c{j}": frame["length"] + j for j in range(12)})
+    wide.loc[50, "c3"] = 1e6
+    wide["rare"] = (np.arange(300) % 50 == 0) * 7.0
+    (row, cell), *others = detect_outliers(wide).odd_cells(10)
+    assert (row, cell.column, cell.got) == (51, "c3", 1e6)
+    assert abs(float(cell.expected) - (wide.loc[50, "length"] + 3)) < 1
+    assert {other.column for _, other in others} <= {"width"}  # 80 in row 8, as in the fixture

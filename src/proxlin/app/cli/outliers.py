@@ -20,9 +20,11 @@ from proxlin.app.cli.output import check_output, remark, write_table
 from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import Misfit, load_model, read_table_file
 from proxlin.app.tabular.detection import Detection, detect_outliers, detection_report
+from proxlin.app.tabular.model import OddCell
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import write_whole
 
+_CELLS = 10  # single numbers shown at most
 _SCALE = (
     "The score says how many robust standard deviations a row's error lies above that of a middling"
     " training row; beyond {cutoff:g} a row counts as an outlier."
@@ -80,6 +82,7 @@ def outliers(
             found = _detected(source, separator, names, report, stages)
             rows, judged, cutoff, notes = found.table, found.judged, found.cutoff, found.notes
             misfits = found.worst(top or len(rows.frame))
+            cells = found.odd_cells(_CELLS)
             scale = _ODDITY
         else:
             model = load_model(source)
@@ -90,13 +93,13 @@ def outliers(
             judged = model.judge_encoded(encoded, model.encoding.read_targets(rows.frame))
             misfits = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
             cutoff, scale = model.scale.cutoff, _SCALE
-            notes = (*rows.notes, *remarks)
+            notes, cells = (*rows.notes, *remarks), []
     for note in () if as_json else notes:
         remark(printable(note))
     if out is not None:
         write_table(_frame(misfits), out)
         return
-    unknown = int((~np.isfinite(judged.scores)).sum())
+    unknown = int(np.isnan(judged.scores).sum())
     counts = {
         "rows": len(rows.frame),
         "outliers": int(judged.flags.sum()),
@@ -104,9 +107,12 @@ def outliers(
     }
     if as_json:
         worst = [asdict(misfit) for misfit in misfits]
-        typer.echo(json.dumps({**counts, "cutoff": cutoff, "worst": worst}, indent=1))
+        odd = {"cells": [{"row": row, **asdict(cell)} for row, cell in cells]} if cells else {}
+        typer.echo(json.dumps({**counts, "cutoff": cutoff, "worst": worst, **odd}, indent=1))
         return
     console.print(_shown(misfits), markup=False)
+    if cells:
+        console.print(_cells_shown(cells), markup=False)
     say(f"{counts['outliers']:,} of {counts['rows']:,} rows are outliers.")
     if unknown:
         say(f"{unknown:,} row(s) without a target have no score.")
@@ -152,6 +158,17 @@ def _shown(misfits: list[Misfit]) -> Table:
             expected, got = cell.texts
             table.add_row(*first, *(printable(text[:60]) for text in (cell.column, got, expected)))
             first = ["", "", ""]
+    return table
+
+
+def _cells_shown(cells: list[tuple[int, OddCell]]) -> Table:
+    table = Table(title="Single numbers far from their column and their row")
+    table.add_column("row", justify="right")
+    for heading in ("column", "got", "expected"):
+        table.add_column(heading, overflow="fold")
+    for row, cell in cells:
+        expected, got = cell.texts
+        table.add_row(str(row), *(printable(text[:60]) for text in (cell.column, got, expected)))
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from proxlin.app.tabular.reporting.fit_drawings import score_drawing
 from proxlin.app.tabular.reporting.fit_report import remarks_section
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustOutlierDetector
+from proxlin.estimators.detection.bulk import NORMAL_IQR
 from proxlin.report.figure_text import show_figure
 from proxlin.report.page import render
 from proxlin.report.parts import Code, Report, Section, Text, Tiles
@@ -28,6 +30,9 @@ _CELLS_SHOWN = 3  # of a row: the worst, and others more than two deviations off
 _ROWS_SHOWN = 30
 _FEWEST_ROWS = 10
 _BLAMED = 5000  # odd rows whose worst columns are counted
+_CANDIDATES = 10  # rows that are looked at for each single cell that is told,
+_CELLS_READ = 100_000  # of so many cells at most
+_FAR_CELL = 6.0  # robust standard deviations of its column, and given its row
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,24 +53,69 @@ class Detection:
         rows = self.judged.worst(count)
         if not rows:
             return []
-        surprises, usual = self.surprises(rows), self.detector.expected(self.cells[rows])
-        some = self.table.frame.iloc[rows]
-        got = [column.as_read(some[column.name]) for column in self.encoding.features]
-        owners = np.array(self.encoding.owners)
+        surprises = self.surprises(rows)
+        order = np.argsort(-surprises, axis=1, kind="stable")[:, :_CELLS_SHOWN]
+        shown = [
+            [(place, j) for rank, j in enumerate(line) if rank == 0 or surprises[place, j] > 2]
+            for place, line in enumerate(order)
+        ]
+        cells = iter(self._told(rows, [pair for pairs in shown for pair in pairs]))
         misfits = []
-        for place, row in enumerate(rows):
-            order = np.argsort(-surprises[place], kind="stable")[:_CELLS_SHOWN]
-            cells = []
-            for rank, j in enumerate(order):
-                if rank == 0 or surprises[place, j] > 2:
-                    column = self.encoding.features[j]
-                    expected: Content = column.expected(usual[place, owners == j])
-                    if column.name in self.whole and round(float(expected)) != got[j][place]:
-                        expected = float(round(float(expected)))
-                    cells.append(OddCell(self.judged.names[j], expected, got[j][place]))
+        for row, pairs in zip(rows, shown, strict=True):
             score, flag = float(self.judged.scores[row]), bool(self.judged.flags[row])
-            misfits.append(Misfit(row + 1, score, flag, tuple(cells)))
+            misfits.append(Misfit(row + 1, score, flag, tuple(next(cells) for _ in pairs)))
         return misfits
+
+    def odd_cells(self, count: int) -> list[tuple[int, OddCell]]:
+        """(row from 1, cell) of numbers far from their column and from what their row suggests.
+
+        One wrong cell of many hardly moves the score of its row. Columns that are mostly one value
+        are left out: nothing tells their rare values from wrong ones.
+        """
+        places = [
+            place
+            for place, owner in enumerate(self.encoding.owners)
+            if isinstance(column := self.encoding.features[owner], NumberColumn)
+            and column.reading.form == "number"
+        ]
+        numbers = self.cells[:, places]
+        with warnings.catch_warnings():  # of columns without any cell
+            warnings.simplefilter("ignore", RuntimeWarning)
+            low, high = np.nanpercentile(numbers, (25, 75), axis=0)
+        spread = np.where(high > low, (high - low) / NORMAL_IQR, np.inf)
+        far = np.nan_to_num(np.abs(numbers - (low + high) / 2) / spread)
+        farthest = far.max(axis=1, initial=0.0)
+        most = min(_CANDIDATES * count, max(1, _CELLS_READ // self.cells.shape[1]))
+        rows = np.argsort(-farthest, kind="stable")[:most]
+        rows = rows[farthest[rows] > _FAR_CELL]
+        odd = np.minimum(far[rows], np.abs(self.detector.cell_scores(self.cells[rows]))[:, places])
+        worst = np.argsort(-odd, axis=None, kind="stable")[:count]
+        pairs = [
+            (int(place), self.encoding.owners[places[j]])
+            for place, j in zip(*np.unravel_index(worst, odd.shape), strict=True)
+            if odd[place, j] > _FAR_CELL
+        ]
+        told = self._told([int(row) for row in rows], pairs)
+        return [(int(rows[place]) + 1, cell) for (place, _), cell in zip(pairs, told, strict=True)]
+
+    def _told(self, rows: list[int], pairs: list[tuple[int, int]]) -> list[OddCell]:
+        """The cells (place among the rows, column), with what was expected there."""
+        usual = self.detector.expected(self.cells[rows])
+        some = self.table.frame.iloc[rows]
+        wanted = {j for _, j in pairs}
+        got = {
+            j: self.encoding.features[j].as_read(some[self.encoding.features[j].name])
+            for j in wanted
+        }
+        owners = np.array(self.encoding.owners)
+        cells = []
+        for place, j in pairs:
+            column = self.encoding.features[j]
+            expected: Content = column.expected(usual[place, owners == j])
+            if column.name in self.whole and round(float(expected)) != got[j][place]:
+                expected = float(round(float(expected)))
+            cells.append(OddCell(self.judged.names[j], expected, got[j][place]))
+        return cells
 
     def surprises(self, rows: Sequence[int] | NDArray[np.intp]) -> Matrix:
         """How odd each cell of these rows is: (rows, columns of the table)."""
@@ -157,6 +207,14 @@ def detection_report(found: Detection, source: str, command: str) -> str:
             ],
         )
     ]
+    cells: list[tuple[Field, ...]] = [
+        (row, cell.column, *reversed(cell.texts)) for row, cell in found.odd_cells(_ROWS_SHOWN)
+    ]
+    if cells:
+        title = "Single numbers far out"
+        note = "Far from the others of their column, and from what the rest of their row suggests."
+        head = ("row", "column", "got", "expected")
+        sections.append(Section(title, [Table(title, head, cells, (note,))]))
     if columns:
         title = "Columns that are to blame most often"
         sections.append(Section(title, [Table(title, ("column", "odd rows"), columns)]))
