@@ -88,3 +88,11 @@ def test_a_gross_number_is_told_first_among_single_cells_however_usual_its_row(f
     assert (row, cell.column, cell.got) == (51, "c3", 1e6)
     assert abs(float(cell.expected) - (wide.loc[50, "length"] + 3)) < 1
     assert {other.column for _, other in others} <= {"width"}  # 80 in row 8, as in the fixture
+
+
+def test_tables_without_far_numbers_or_without_numbers_have_no_odd_cells(frame) -> None:
+    rng = np.random.default_rng(1)
+    clean = frame[["length", "weight"]].clip(5, 40).assign(kind=frame["kind"])
+    levels = pd.DataFrame({name: rng.choice(["a", "b", "c"], 60) for name in ("u", "v", "w")})
+    assert detect_outliers(clean).odd_cells(5) == []
+    assert detect_outliers(levels).odd_cells(5) == []

@@ -78,6 +78,8 @@ class Detection:
             if isinstance(column := self.encoding.features[owner], NumberColumn)
             and column.reading.form == "number"
         ]
+        if not places:
+            return []
         numbers = self.cells[:, places]
         with warnings.catch_warnings():  # of columns without any cell
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -88,6 +90,8 @@ class Detection:
         most = min(_CANDIDATES * count, max(1, _CELLS_READ // self.cells.shape[1]))
         rows = np.argsort(-farthest, kind="stable")[:most]
         rows = rows[farthest[rows] > _FAR_CELL]
+        if not len(rows):
+            return []
         odd = np.minimum(far[rows], np.abs(self.detector.cell_scores(self.cells[rows]))[:, places])
         worst = np.argsort(-odd, axis=None, kind="stable")[:count]
         pairs = [
@@ -201,8 +205,8 @@ def detection_report(found: Detection, source: str, command: str) -> str:
                 score_drawing(judged, np.arange(1, rows + 1), found.cutoff),
                 Text(
                     "The score says how many robust standard deviations a row is odder than a"
-                    " middling one: by its place, its neighbours, and its single cells. An odd row"
-                    " need not be a wrong one."
+                    " middling one, by its place and its neighbours. An odd row need not be a wrong"
+                    " one."
                 ),
             ],
         )
