@@ -103,6 +103,7 @@ def read_and_searched(path):
         found = detect_outliers(read_table_file(path))
         assert np.isfinite(found.judged.scores).all()
         found.worst(20)
+        found.odd_cells(20)
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
