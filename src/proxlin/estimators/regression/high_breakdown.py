@@ -49,6 +49,7 @@ _ROUNDS = 100  # of weights and fits in turns
 _SETTLED, _SETTLED_GROUP = 1e-6, 1e-4  # changes of the weights that end them
 _LEAST_INFORMATION = 0.2  # of the sum of weights: psi' of few rows may leave nothing
 _UNEXPECTED = 0.01  # share of tables whose good far rows are kept out
+_UNLIKE = 0.003  # chance below which near rows contradict a fit to all
 _ADMISSIONS = 2  # times that far rows are asked
 _WIDER = 1.6  # times INNER: up to where far rows that do not fit tell how many do by chance
 _BY_CHANCE = 0.2  # share of the far rows that fit, above which chance may have made them
@@ -104,8 +105,14 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     # Far rows that the near ones do not foretell may yet go with them: powers of a column, a table
     # of several groups with wrong rows in each.
     whole = high_breakdown_fit(rows, np.ones_like(near), seed)
-    agrees = _describes_most(rows, whole, ~near) and _agrees(part, nearby, whole)
-    return whole if agrees else fit
+    if not _describes_most(rows, whole, ~near):
+        return fit
+    # Wrongly taken, it costs near rows what the two fits differ there; wrongly refused, far rows.
+    apart = rows.weights * whole.trust * (rows.design @ (whole.coef - fit.coef)) ** 2
+    among_near, among_far = float(apart[near].sum()), float(apart[~near].sum())
+    chance = _chance_of_agreement(rows, near, nearby, whole)
+    taken = chance >= _UNLIKE or chance**2 * among_far >= among_near
+    return whole if taken else fit
 
 
 def _describes_most(rows: RegressionRows, fit: RobustFit, part: NDArray[np.bool_]) -> bool:
@@ -116,21 +123,31 @@ def _describes_most(rows: RegressionRows, fit: RobustFit, part: NDArray[np.bool_
     return bool(2.0 * rows.weights[part] @ inside[part] > rows.weights[part].sum())
 
 
-def _agrees(part: RegressionRows, nearby: RobustFit, whole: RobustFit) -> bool:
-    """Whether near rows are about as likely by a fit to all rows as by that to them alone.
+def _chance_of_agreement(
+    rows: RegressionRows, near: NDArray[np.bool_], nearby: RobustFit, whole: RobustFit
+) -> float:
+    """How often chance makes near rows so much less likely by a fit to all than by their own.
 
-    By Fisher's F for the ratio of likelihoods: a fit that passes misleads by no more than a few of
-    the errors that the near ones make.
+    Fisher's F for the ratio of likelihoods. Far rows move a fit only in directions of which they
+    tell more than the near ones, a cluster in one: these are the degrees of freedom, by
+    Satterthwaite (1946).
     """
+    part = rows.among(near)
     far = [np.abs(part.residual(fit.coef)) > _FAR * fit.scale for fit in (nearby, whole)]
     part = part.among(~(far[0] & far[1]))
     likely = [
         _scattered(part, fit).log_likelihood(part.residual(fit.coef), part.weights)
         for fit in (nearby, whole, replace(whole, scale=nearby.scale))
     ]
-    lost = likely[0] - max(likely[1:])
-    k = len(nearby.coef)
-    return bool(2.0 * lost <= k * fisher.ppf(1.0 - _UNEXPECTED, k, max(1.0, nearby.freedom)))
+    lost = 2.0 * (likely[0] - max(likely[1:]))
+    told = [
+        gram_and_moment(rows.design, rows.target, rows.weights * trust)[0]
+        for trust in (near * nearby.trust, ~near * whole.trust)
+    ]
+    pull = np.linalg.lstsq(told[0] + told[1], told[1], rcond=1e-12)[0]
+    moved, squared = float(np.trace(pull)), float(np.trace(pull @ pull))
+    freedom = max(1.0, nearby.freedom)
+    return float(fisher.sf(lost / moved, moved**2 / squared, freedom)) if moved > 0.0 else 1.0
 
 
 def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: RobustFit) -> RobustFit:
