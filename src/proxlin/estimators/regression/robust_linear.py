@@ -17,12 +17,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from proxlin.estimators.regression.high_breakdown import (
-    EXACT,
+from proxlin.estimators.regression.high_breakdown import EXACT, high_breakdown_fit
+from proxlin.estimators.regression.likely_fit import (
     FARTHEST,
     RobustFit,
     distances,
-    high_breakdown_fit,
     residual_spread,
     worth_of_scale,
 )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxlin.estimators.leverage import bulk_rows
-from proxlin.estimators.regression.high_breakdown import RobustFit
+from proxlin.estimators.regression.likely_fit import RobustFit
 from proxlin.estimators.regression.row_mixture import RowMixture, surprising
 from proxlin.estimators.regression.s_estimate import RegressionRows
 from proxlin.estimators.robust_scale import (
