@@ -200,5 +200,5 @@ class Trial:
 def new_trial(start: Tensor) -> Trial:
     """A trial whose turns begin at `start`."""
     empty = start.new_empty(0)
-    entrants = [Entrant(NormedMemory(rate, empty, empty, []), empty) for rate in _RATES]
+    entrants = [Entrant(NormedMemory(rate, empty, empty, [], [], []), empty) for rate in _RATES]
     return Trial(start.clone(), entrants)
