@@ -127,14 +127,14 @@ class NormedMemory:
         self.square.lerp_(slope.square(), 1 - _MEMORY)
         size = (self.square / (1 - _MEMORY**self.steps)).sqrt_()
         counts = [both[0].numel() for both in turned]
-        for part in size.split(counts):
+        for part in torch.split(size, counts):
             part.add_(part.norm(), alpha=_LEAST_SIZE / math.sqrt(part.numel()))
         size.clamp_min_(torch.finfo(size.dtype).tiny ** 0.5)
         moves = ahead.div_(size).mul_(-1 / (1 - self.momentum ** (self.steps + 1)))
-        for part in moves.split(counts):
+        for part in torch.split(moves, counts):
             longest = _LONGEST * math.sqrt(part.numel())
             part.mul_(longest / part.norm().clamp_min_(longest))
-        found = zip(moves.split(counts), turned, strict=True)
+        found = zip(torch.split(moves, counts), turned, strict=True)
         return [move.view_as(both[0]) * (1 if both.ndim > 2 else _VECTORS) for move, both in found]
 
     def _move_along(self, number: int, average: Tensor) -> Tensor:
