@@ -1,4 +1,4 @@
-"""Normed steps, and the trial that chooses between them and curvature steps."""
+"""Normed steps, and the trial that tells how long they may be."""
 
 import math
 
@@ -156,7 +156,7 @@ def played(budget, changes, losses=None):
         if trial.comparing:
             trial.compare([changes[number] for number in trial.playing])
             if trial.decided:
-                trial.next_round(budget)
+                trial.decide()
             continue
         number = trial.playing[trial.turn]
         trial.begin_step(budget)
@@ -179,15 +179,9 @@ def test_the_entrant_that_lowers_the_loss_most_goes_on(winner, max_iter):
     changes[winner] = -2.0
     chosen, turns = played(Budget(None, max_iter), changes)
     assert chosen == winner
-    second = [CURVATURE, CAREFUL] if winner == CAREFUL else []
-    assert [number for number, _ in turns] == [BOLD, CAREFUL, *second]
-    steps = [50] * 2 + [40] * len(second) if max_iter else [60] * (2 + len(second))
+    assert [number for number, _ in turns] == [BOLD, CAREFUL]
+    steps = [50 if max_iter else 60] * 2
     assert [len(lengths) for _, lengths in turns] == pytest.approx(steps, abs=2)
-
-
-def test_curvature_steps_can_only_beat_careful_ones():
-    assert played(Budget(None, 1_000), [-3.0, -1.0, -2.0])[0] == CURVATURE
-    assert played(Budget(None, 1_000), [-3.0, -2.0, -1.0])[0] == BOLD
 
 
 def test_steps_of_a_turn_become_shorter_to_nothing():
@@ -226,7 +220,7 @@ def test_where_none_lowers_the_loss_the_run_goes_on_from_its_start():
     for _ in trial.playing:
         trial.end_turn(torch.ones(3), budget)
     trial.compare([1.0, 1.05])
-    assert torch.equal(trial.next_round(budget), torch.zeros(3))
+    assert torch.equal(trial.decide(), torch.zeros(3))
     assert trial.playing == [BOLD]
 
 
