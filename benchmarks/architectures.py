@@ -97,6 +97,77 @@ class Categories(nn.Module):
         return found
 
 
+class Mixer(nn.Module):
+    """Mixes the patches of an image, then their features, twice; one vector a patch at the end."""
+
+    def __init__(self, patches: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(1, width, 7, 7)
+        self.across = nn.ModuleList(nn.Linear(patches, patches) for _ in range(2))
+        self.within = nn.ModuleList(chain((width, 2 * width, width), nn.GELU) for _ in range(2))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(4))
+        self.head = nn.Linear(width, outputs)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, 1, 28, 28) -> (B, outputs)."""
+        x = self.embed(image).flatten(2).transpose(1, 2)  # (B, patches, width)
+        for k, (across, within) in enumerate(zip(self.across, self.within, strict=True)):
+            x = x + across(self.norms[2 * k](x).transpose(1, 2)).transpose(1, 2)
+            x = x + within(self.norms[2 * k + 1](x))
+        found: Tensor = self.head(x.mean(1))
+        return found
+
+
+class Dilated(nn.Module):
+    """Causal convolutions along a series whose reach doubles from layer to layer."""
+
+    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Conv1d(width if k else inputs, width, 2, dilation=2**k) for k in range(4)
+        )
+        self.head = nn.Linear(width, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, inputs) -> (B, outputs)."""
+        x = x.transpose(1, 2)
+        for k, layer in enumerate(self.layers):
+            x = nn.functional.leaky_relu(layer(nn.functional.pad(x, (2**k, 0))))
+        found: Tensor = self.head(x[:, :, -1])
+        return found
+
+
+class Fourier(nn.Module):
+    """x -> sines and cosines of fixed random frequencies."""
+
+    def __init__(self, inputs: int, count: int, scale: float) -> None:
+        super().__init__()
+        self.frequencies: Tensor
+        self.register_buffer("frequencies", scale * torch.randn(inputs, count))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs) -> (B, 2 count)."""
+        angles = x @ self.frequencies
+        return torch.cat([angles.sin(), angles.cos()], 1)
+
+
+class Gated(nn.Module):
+    """Experts of one hidden layer, added with weights that a gate gives them row by row."""
+
+    def __init__(self, inputs: int, experts: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(inputs, experts)
+        self.experts = nn.ModuleList(
+            chain((inputs, width, outputs), nn.ReLU) for _ in range(experts)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs) -> (B, outputs)."""
+        answers = torch.stack([expert(x) for expert in self.experts], 2)
+        found: Tensor = (answers * self.gate(x).softmax(1)[:, None]).sum(2)
+        return found
+
+
 def chain(widths: tuple[int, ...], activation: Callable[[], nn.Module]) -> nn.Sequential:
     """Linear layers with an activation between each two."""
     layers: list[nn.Module] = []
@@ -121,7 +192,7 @@ def series(net: Callable[[int, int, int], nn.Module], seed: int, *, p: float = 1
     return _corrupted(net(4, seen, 4 * ahead), (x, y), 0.15, seed, p=p)
 
 
-def image(hidden: Callable[[], nn.Module], seed: int) -> Instance:
+def image(net: nn.Module, seed: int) -> Instance:
     """Coordinates to colours of a picture of 128 x 128 with edges and texture; 20 % wrong."""
     line = torch.linspace(-1, 1, 128)
     v, u = torch.meshgrid(line, line, indexing="ij")
@@ -129,7 +200,6 @@ def image(hidden: Callable[[], nn.Module], seed: int) -> Instance:
     ring = (u.square() + v.square() < 0.4).float()
     stripes = torch.sin(25 * u + 10 * v * v)
     colours = torch.stack([ring * stripes, torch.sin(8 * u * v), ring - 0.5 * (v > u).float()], -1)
-    net = chain((2, 96, 96, 96, 96, 3), hidden)
     return _corrupted(net, (place, colours.reshape(-1, 3)), 0.2, seed)
 
 
@@ -147,11 +217,8 @@ def sine_net_start(net: nn.Sequential, frequency: float) -> nn.Sequential:
 def sine_image(seed: int) -> Instance:
     """`image` by a net of sines."""
     torch.manual_seed(seed)
-    problem, clean = image(lambda: Sine(20.0), seed)
-    module = problem.module
-    assert isinstance(module, nn.Sequential)
-    sine_net_start(module, 20.0)
-    return problem, clean
+    net = chain((2, 96, 96, 96, 96, 3), lambda: Sine(20.0))
+    return image(sine_net_start(net, 20.0), seed)
 
 
 def teacher_table(

@@ -7,8 +7,8 @@ learning rates: all settings of all rivals run for a fifth of the time, the best
 of a family at most) for the full time, and the best counts.
 Objectives are measured on the same 8,192 rows for all, and the loss of the clean rows among them.
 Each finished problem is a JSON file in `--out`, and a rerun goes on with those that are missing;
-the table (Markdown and CSV) and the curves (SVG) stand beside them. `--renew` runs `probed` alone
-again, beside the rivals that are there.
+the table (Markdown and CSV) and the curves (SVG) stand beside them. `--renew` runs `probed` and the
+rivals again, these at the settings that did best with seed 0; so do further seeds.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ _FULL = 3  # settings that then get the full time, at most two of a family
 
 
 def run_case(case: Case, seed: int, seconds: float, out: Path, rivals: str = "") -> str:
-    """Race all methods on one problem and write what came out; returns a line about it.
-
-    Where a record is there already, only ours run again.
-    """
+    """Race all methods on one problem and write what came out; returns a line about it."""
     torch.set_num_threads(1)
     try:
         problem, clean = case.build(seed)
@@ -58,14 +55,21 @@ def run_case(case: Case, seed: int, seconds: float, out: Path, rivals: str = "")
         finally:
             gc.collect()  # optimisers hold themselves, and a wide net's are large
 
-    path = _file(out, case, seed)
-    earlier = json.loads(path.read_text()) if path.exists() else None
     entrants = [(name, METHODS[name]) for name in _OURS]
-    if earlier is None:
+    first, families = _file(out, case, 0), rivals_for(problem)
+    best_settings = json.loads(first.read_text()).get("settings") if first.exists() else None
+    if best_settings:
+        entrants += [
+            (name, method)
+            for name, setting in best_settings.items()
+            for method in families.get(name, [])
+            if _setting(method) == setting
+        ]
+    else:
         entrants += _halved(
             {
                 name: settings
-                for name, settings in rivals_for(problem).items()
+                for name, settings in families.items()
                 if not rivals or name in rivals.split(",")
             },
             lambda name, method: run(name, method, _TRIAL * seconds, False),
@@ -76,7 +80,7 @@ def run_case(case: Case, seed: int, seconds: float, out: Path, rivals: str = "")
         if finish is not None and (name not in best or finish.objective < best[name][0].objective):
             best[name] = finish, _setting(method)
     runs = {name: asdict(found.drawn(problem, seed, clean)) for name, (found, _) in best.items()}
-    record = earlier or {
+    record = {
         "problem": case.name,
         "autoencoder": case.autoencoder,
         "aside": case.aside,
@@ -84,11 +88,11 @@ def run_case(case: Case, seed: int, seconds: float, out: Path, rivals: str = "")
         "rows": problem.n_rows,
         "seed": seed,
         "seconds": seconds,
-        "runs": {},
+        "runs": runs,
         "settings": {name: setting for name, (_, setting) in best.items()},
         "failures": failures,
     }
-    record["runs"] |= runs
+    path = _file(out, case, seed)
     partial = path.with_suffix(".part")
     partial.write_text(json.dumps(record))
     partial.replace(path)
@@ -131,7 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="parts of names of problems, with commas")
     parser.add_argument("--aside", action="store_true", help="those kept aside too")
     parser.add_argument("--rivals", default="", help="names, with commas; all if empty")
-    parser.add_argument("--renew", action="store_true", help="run ours again where rivals ran")
+    parser.add_argument("--renew", action="store_true", help="run again what has run")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "methods")
     options = parser.parse_args(arguments)
     (options.out / "runs").mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The problems on which the methods are compared: nets on images and tables, and convex ones.
 
-Four are kept aside: no setting was chosen while looking at them.
+Seven are kept aside: no setting was chosen while looking at them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from torch import Tensor, nn
 
 from benchmarks.architectures import (
     Attention,
+    Dilated,
+    Fourier,
+    Gated,
     Instance,
+    Mixer,
     Recurrent,
     ResidualBlock,
     burgers,
     category_table,
     chain,
+    image,
     series,
     sine_image,
     teacher_table,
@@ -74,8 +79,8 @@ def cases() -> list[Case]:
         Case("deep conv autoencoder p=1", _deep_images, autoencoder=True),
         Case("wide mlp autoencoder p=2", _wide_images, autoencoder=True),
         Case("scm1d paper net p=2", _scm1d),
-        Case("rf1 mlp p=1 corrupted", partial(_table, "rf1")),
-        Case("atp1d mlp p=1 corrupted", partial(_table, "atp1d")),
+        Case("rf1 mlp p=1 corrupted", partial(_table, "rf1", mlp_regressor)),
+        Case("atp1d mlp p=1 corrupted", partial(_table, "atp1d", mlp_regressor)),
         Case("linear l1", _linear),
         Case("non-negative factors p=2", _factors),
         *(case for case in newer if case.aside),
@@ -101,12 +106,17 @@ def _newer() -> list[Case]:
         Case("embedded categories p=1", category_table),
         Case("residual conv images p=1", _residual_images, autoencoder=True),
         Case("silu mlp table p=2", partial(_teacher, (40, 256, 256, 10), nn.SiLU, 30_000, 2.0)),
-        Case("conv1d series p=1.5", _conv_series),
-        Case("digits from images p=1", _labels, aside=True),
+        Case("conv1d series p=1.5", partial(_series, _conv1d, p=1.5)),
+        Case("digits from images p=1", partial(_labels, _digit_net), aside=True),
         Case("wide relu table p=1.5", partial(_teacher, (50, 512, 12), nn.ReLU, 40_000, 1.5)),
         Case("softplus table p=1",
              partial(_teacher, (16, 64, 64, 64, 64, 4), nn.Softplus, 5_000, 1.0)),
         Case("tanh rnn series p=1", partial(_series, _rnn), aside=True),
+        Case("mixed patches p=1", partial(_labels, lambda: Mixer(16, 48, 10)), aside=True),
+        Case("dilated convolutions series p=2", partial(_series, _dilated, p=2.0), aside=True),
+        Case("fourier features image p=1", _fourier_image, aside=True),
+        Case("gated experts table p=1.5", _experts, aside=True),
+        Case("elu 100-50 on scm1d p=1", partial(_table, "scm1d", _elu_net), aside=True),
     ]  # fmt: skip
 
 
@@ -134,14 +144,28 @@ def _conv1d(inputs: int, steps: int, outputs: int) -> nn.Module:
     )
 
 
-def _series(net: Callable[[int, int, int], nn.Module], seed: int) -> Instance:
-    torch.manual_seed(seed)
-    return series(net, seed)
+def _dilated(inputs: int, _steps: int, outputs: int) -> nn.Module:
+    return Dilated(inputs, 32, outputs)
 
 
-def _conv_series(seed: int) -> Instance:
+def _series(net: Callable[[int, int, int], nn.Module], seed: int, p: float = 1.0) -> Instance:
     torch.manual_seed(seed)
-    return series(_conv1d, seed, p=1.5)
+    return series(net, seed, p=p)
+
+
+def _fourier_image(seed: int) -> Instance:
+    torch.manual_seed(seed)
+    net = nn.Sequential(Fourier(2, 64, 8.0), *chain((128, 64, 64, 3), nn.ReLU))
+    return image(net, seed)
+
+
+def _experts(seed: int) -> Instance:
+    torch.manual_seed(seed)
+    return teacher_table(Gated(24, 6, 32, 6), 15_000, 24, 6, seed, p=1.5)
+
+
+def _elu_net(inputs: int, outputs: int) -> nn.Module:
+    return chain((inputs, 100, 50, outputs), nn.ELU)
 
 
 def _teacher(
@@ -206,18 +230,22 @@ def _outlying(net: nn.Module, data: str, p: float, ratio: float, seed: int) -> I
     return Problem(net, corrupted, p, regularizer=RIDGE), ~mask
 
 
-def _labels(seed: int) -> Instance:
-    """A convolutional net that tells digits apart; a fifth of the labels wrong."""
+def _digit_net() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 5, 2, 2), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(1568, 64), nn.ReLU(), nn.Linear(64, 10)),
+    )
+
+
+def _labels(build: Callable[[], nn.Module], seed: int) -> Instance:
+    """A net that tells digits apart; a fifth of the labels wrong."""
     data = _dataset("mnist")
     generator = torch.Generator().manual_seed(400 + seed)
     labels = data.y_train.long().flatten()
     wrong = torch.rand(len(labels), generator=generator) < 0.2
     labels = torch.where(wrong, torch.randint(10, labels.shape, generator=generator), labels)
     torch.manual_seed(seed)
-    net = nn.Sequential(
-        *(nn.Conv2d(1, 16, 5, 2, 2), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU()),
-        *(nn.Flatten(), nn.Linear(1568, 64), nn.ReLU(), nn.Linear(64, 10)),
-    )
+    net = build()
     targets = nn.functional.one_hot(labels, 10).to(data.x_train)
     return Problem(net, (data.x_train, targets), 1.0, regularizer=RIDGE), ~wrong
 
@@ -255,12 +283,12 @@ def _scm1d(seed: int) -> Instance:
     return Problem(net, (x, y), 2.0, regularizer=RIDGE), None
 
 
-def _table(name: str, seed: int) -> Instance:
-    """An MLP of two hidden layers; 20 % of the rows carry targets of another distribution."""
+def _table(name: str, build: Callable[[int, int], nn.Module], seed: int) -> Instance:
+    """A net on a real table; 20 % of the rows carry targets of another distribution."""
     x, y = _standardized(_dataset(name))
     y, mask = add_outliers(y, 0.2, "text", seed=seed)
     torch.manual_seed(seed)
-    net = mlp_regressor(x.shape[1], y.shape[1])
+    net = build(x.shape[1], y.shape[1])
     return Problem(net, (x, y), 1.0, regularizer=RIDGE), ~mask
 
 

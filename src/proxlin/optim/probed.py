@@ -42,8 +42,8 @@ class Probed(torch.optim.Optimizer):
         Parts of `proxlin.terms`: g and C. The parameters are projected on C at once.
     total_steps
         The length of steps falls to 0 over so many; None keeps it as it is. In nets beyond 1,500
-        parameters the first 6 to 20 % of them (79 to 248 steps without `total_steps`) try kinds of
-        steps, which takes the parameters back a few times; below 500 none are tried.
+        parameters the first 6 to 11 % of them (79 to 124 steps without `total_steps`) try two
+        lengths, which takes the parameters back twice; below 500 all are curvature steps.
     steps, length, momentum, curvature, window, renewal
         As in `proxlin.Probed`. With steps="curvature" nothing is tried.
 

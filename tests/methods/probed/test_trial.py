@@ -1,4 +1,4 @@
-"""Normed steps, and the trial that chooses between them and curvature steps."""
+"""Normed steps, and the trial that tells how long they may be."""
 
 import math
 
@@ -10,7 +10,7 @@ from proxlin import Checkpoints, Problem, Ridge, minimize
 from proxlin.errors import InvalidInputError
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
-from proxlin.methods.probed.normed import NormedMemory, orthogonal, rank_of_moves
+from proxlin.methods.probed.normed import NormedMemory, turned_sides
 from proxlin.methods.probed.normed_step import applied_rows, batch_slope, rows_of_a_run
 from proxlin.methods.probed.trial import new_trial
 from proxlin.problem.parallel import Communicator
@@ -24,22 +24,64 @@ class CrashError(Exception):
     """What ends a run here; a run does not catch it."""
 
 
+def memory_of(layout, rows=1_000):
+    memory = NormedMemory(0.01, torch.empty(0), torch.empty(0), [], [], [], rows)
+    memory.begin(torch.zeros(layout.size))
+    return memory
+
+
 @pytest.mark.parametrize("shape", [(5, 5), (3, 40), (40, 3)])
-def test_singular_values_become_alike(shape):
-    matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
-    values = torch.linalg.svdvals(orthogonal(matrix))
-    assert float(values.min()) > 0.6
-    assert float(values.max()) < 1.3
-    u, _, v = torch.linalg.svd(matrix, full_matrices=False)
-    alignment = (orthogonal(matrix) * (u @ v)).sum() / orthogonal(matrix).norm() / (u @ v).norm()
-    assert float(alignment) > 0.97
+def test_the_first_move_has_its_singular_values_alike(shape):
+    """In the directions of one slope alone, that slope is diagonal and its sign U V^T."""
+    slope = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+    layout = Layout(("weight",), (shape,))
+    move = memory_of(layout).direction(slope.flatten(), layout).view(shape)
+    u, _, v = torch.linalg.svd(slope, full_matrices=False)
+    assert float(-(move * (u @ v)).sum() / move.norm() / (u @ v).norm()) > 0.9
+
+
+def test_moves_turn_with_the_slopes():
+    """Slopes given in other coordinates lead to the same moves in those."""
+    layout = Layout(("weight",), ((8, 6),))
+    generator = torch.Generator().manual_seed(3)
+    left = torch.linalg.qr(torch.randn(8, 8, generator=generator, dtype=torch.float64))[0]
+    right = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64))[0]
+    spread = torch.logspace(0, 2, 8, dtype=torch.float64)[:, None] * torch.logspace(0, 1, 6)
+    plain, turned = memory_of(layout), memory_of(layout)
+    for memory in (plain, turned):
+        memory.begin(torch.zeros(48, dtype=torch.float64))
+    for _ in range(400):
+        slope = spread * torch.randn(8, 6, generator=generator, dtype=torch.float64)
+        move = plain.direction(slope.flatten(), layout).view(8, 6)
+        other = turned.direction((left @ slope @ right).flatten(), layout).view(8, 6)
+    assert float((left @ move @ right - other).norm() / move.norm()) < 0.05
+
+
+def test_directions_in_which_slopes_are_only_rounding_hardly_move():
+    layout = Layout(("weight",), ((12, 12),))
+    memory, generator = memory_of(layout), torch.Generator().manual_seed(4)
+    for _ in range(50):
+        slope = 1e-9 * torch.randn(12, 12, generator=generator)
+        slope[0, 0] += 1.0
+        move = memory.direction(slope.flatten(), layout).view(12, 12)
+    assert float(move.abs().flatten()[1:].max()) < 1e-3 * float(move[0, 0].abs())
+
+
+def test_first_moves_are_no_longer_than_later_ones():
+    """Each slope is as large as the only one known so far, which would move every entry by 1."""
+    layout = Layout(("weight", "bias"), ((9, 7), (9,)))
+    memory, generator = memory_of(layout), torch.Generator().manual_seed(5)
+    lengths = [
+        float(memory.direction(torch.randn(72, generator=generator), layout)[:63].norm())
+        for _ in range(100)
+    ]
+    assert lengths[0] <= 1.01 * max(lengths[50:])
+    assert lengths[0] >= 0.5 * max(lengths[50:])
 
 
 def test_a_slope_of_zero_moves_nothing():
     layout = Layout(("weight", "bias"), ((2, 3), (2,)))
-    memory = NormedMemory(0.01, torch.empty(0), torch.empty(0), [])
-    memory.begin(torch.zeros(8))
-    assert torch.equal(memory.direction(torch.zeros(8), layout), torch.zeros(8))
+    assert torch.equal(memory_of(layout).direction(torch.zeros(8), layout), torch.zeros(8))
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
@@ -48,43 +90,41 @@ def test_moves_do_not_depend_on_the_scale_of_the_loss(scale):
     slopes = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
     moves = []
     for factor in (1.0, scale):
-        memory = NormedMemory(0.01, torch.empty(0), torch.empty(0), [])
-        memory.begin(torch.zeros(8))
+        memory = memory_of(layout)
         moves.append([memory.direction(factor * slope, layout) for slope in slopes][-1])
     assert torch.allclose(*moves, rtol=1e-4, atol=1e-5)
 
 
-def wide_memory(rows):
-    memory = NormedMemory(0.01, torch.empty(0), torch.empty(0), [], rows)
-    memory.begin(torch.zeros(120 * 90))
-    return memory, Layout(("weight",), ((120, 90),))
+def test_sides_are_turned_unless_that_costs_more_than_the_backward_pass():
+    assert turned_sides((256, 256), 512) == (True, True)
+    assert turned_sides((32, 1568), 64) == (True, False)
+    assert turned_sides((784, 512), 128) == (False, False)
+    assert turned_sides((24, 24, 3, 3), 64) == (True, False)
+    assert turned_sides((24, 24, 3, 3), 3_000) == (True, True)
+    assert turned_sides((1, 40), 1_000) == (False, True)
+    assert turned_sides((40,), 1_000) == (False, False)
 
 
-def test_matrices_move_along_all_directions_unless_these_cost_more_than_the_backward_pass():
-    assert rank_of_moves((256, 256), 512) == 256
-    assert rank_of_moves((32, 1568), 64) == 32
-    assert rank_of_moves((784, 512), 128) == 64
-    assert rank_of_moves((784, 512), 8) == 16
-    assert rank_of_moves((24, 24, 3, 3), 64) == 24
+WIDE = Layout(("weight",), ((120, 90),))  # of which 10 rows allow leading directions only
 
 
 def test_the_leading_directions_of_a_slope_are_found():
-    memory, layout = wide_memory(rows=10)
+    memory = memory_of(WIDE, rows=10)
     generator = torch.Generator().manual_seed(2)
     left = torch.linalg.qr(torch.randn(120, 16, generator=generator))[0]
     right = torch.linalg.qr(torch.randn(90, 16, generator=generator))[0]
     slope = left @ torch.diag(torch.logspace(0, 1, 16)) @ right.T
     for _ in range(40):
-        move = memory.direction(slope.flatten(), layout).view(120, 90)
+        move = memory.direction(slope.flatten(), WIDE).view(120, 90)
     assert float((-move * (left @ right.T)).sum() / move.norm() / 4) > 0.95  # ||U V^T|| = 4
 
 
 def test_what_low_rank_moves_leave_of_a_slope_comes_later():
     """The second half of the directions is a fifth as large, and waits until it has grown."""
-    memory, layout = wide_memory(rows=10)
+    memory = memory_of(WIDE, rows=10)
     slope = torch.zeros(120, 90)
     slope.diagonal()[:32] = torch.tensor([1.0] * 16 + [0.2] * 16)
-    moved = sum(memory.direction(slope.flatten(), layout) for _ in range(200)).view(120, 90)
+    moved = sum(memory.direction(slope.flatten(), WIDE) for _ in range(200)).view(120, 90)
     along = -moved.diagonal()[:32]
     assert float(along.min()) > 0.1 * float(along.max())
 
@@ -116,7 +156,7 @@ def played(budget, changes, losses=None):
         if trial.comparing:
             trial.compare([changes[number] for number in trial.playing])
             if trial.decided:
-                trial.next_round(budget)
+                trial.decide()
             continue
         number = trial.playing[trial.turn]
         trial.begin_step(budget)
@@ -139,15 +179,9 @@ def test_the_entrant_that_lowers_the_loss_most_goes_on(winner, max_iter):
     changes[winner] = -2.0
     chosen, turns = played(Budget(None, max_iter), changes)
     assert chosen == winner
-    second = [CURVATURE, CAREFUL] if winner == CAREFUL else []
-    assert [number for number, _ in turns] == [BOLD, CAREFUL, *second]
-    steps = [50] * 2 + [40] * len(second) if max_iter else [60] * (2 + len(second))
+    assert [number for number, _ in turns] == [BOLD, CAREFUL]
+    steps = [50 if max_iter else 60] * 2
     assert [len(lengths) for _, lengths in turns] == pytest.approx(steps, abs=2)
-
-
-def test_curvature_steps_can_only_beat_careful_ones():
-    assert played(Budget(None, 1_000), [-3.0, -1.0, -2.0])[0] == CURVATURE
-    assert played(Budget(None, 1_000), [-3.0, -2.0, -1.0])[0] == BOLD
 
 
 def test_steps_of_a_turn_become_shorter_to_nothing():
@@ -186,7 +220,7 @@ def test_where_none_lowers_the_loss_the_run_goes_on_from_its_start():
     for _ in trial.playing:
         trial.end_turn(torch.ones(3), budget)
     trial.compare([1.0, 1.05])
-    assert torch.equal(trial.next_round(budget), torch.zeros(3))
+    assert torch.equal(trial.decide(), torch.zeros(3))
     assert trial.playing == [BOLD]
 
 

@@ -2,8 +2,8 @@
 
 On a batch with residual rows r_i and weights w_i the convex model is majorised by a quadratic with
 the exact sub-gradient and the curvature C = (1/B) sum_i J_i^T diag(w_i) J_i. For random signs e the
-vector v = J^T (sqrt(w) * e) / sqrt(B) has E[v v^T] = C and costs one backward pass. Large nets try
-steps that ask nothing of C beside these.
+vector v = J^T (sqrt(w) * e) / sqrt(B) has E[v v^T] = C and costs one backward pass. Large nets take
+steps that ask nothing of C.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Probed:
     batch_size: int | None = None  # None: from the activations of a row and the slopes' noise
     length: float = 0.3  # of a step, in Newton steps; a cosine takes it to 0 over the budget
     momentum: float = 0.9
-    steps: str = "auto"  # "curvature", or the best of that and normed steps by a short trial
+    steps: str = "auto"  # "curvature", or normed ones in nets beyond 1,500 parameters
     curvature: str = "auto"  # "dense", "layered", or chosen by the number of parameters
     window: int = 300  # steps whose probes the curvature averages over in the long run
     floor: float = 1e-2  # |r| below this part of its scale is rounded off; it falls with the budget
@@ -118,7 +118,7 @@ class Probed:
         self._factor(problem, state)
 
     def step(self, problem: Problem, state: ProbedState, budget: Budget) -> Step:
-        """One batch: a step of the kind that suits the net, or one that finds out which does."""
+        """One batch: a step, or one that finds out how long the steps of this net may be."""
         with problem.dropping(state.generator):
             if state.trying:
                 self._try(problem, state, budget)
@@ -131,16 +131,16 @@ class Probed:
         return Step()
 
     def _try(self, problem: Problem, state: ProbedState, budget: Budget) -> None:
-        """A step of the kind whose turn it is, or one of the batches that compare them."""
+        """A step of the length whose turn it is, or one of the batches that compare them."""
         trial = state.trial
         assert trial is not None
         if trial.comparing:
             batch = self._next_batch(problem, state)
             losses = problem.losses(trial.start, batch.tensors)
-            ends = [entrant.theta for entrant in trial.entrants_of_the_round]
+            ends = [entrant.theta for entrant in trial.players]
             trial.compare([problem.mean_change(trial.start, end, batch, losses) for end in ends])
             if trial.decided:
-                state.go_on_from(trial.next_round(budget))
+                state.go_on_from(trial.decide())
             return
         trial.begin_step(budget)
         self._advance(problem, state, budget)
@@ -192,8 +192,6 @@ class Probed:
             move, form = whole_data_move(problem, state, probe)
         else:
             length = self.length * 0.5 * (1.0 + math.cos(math.pi * budget.progress))
-            if state.trial is not None:
-                length *= state.trial.length(budget)
             move, form = averaged_move(problem, state, length)
             if renewing and length > 0 and not state.cautious:
                 self._resize(state, probe, form / length**2)

@@ -1,15 +1,16 @@
 """Normed steps: the move of a given size that lowers the linear model of the loss most.
 
-What counts as size is a norm, whose square is the proximal term. Of all moves S of a matrix with
-spectral norm at most 1, -U V^T lowers <slope, S> most, where slope = U diag(s) V^T: the steps of
-Muon. Of vectors the norm is the largest entry, and the move the sign of every slope: the steps of
-Adam, smoothed by a running size. Both ask nothing of curvature and cost one backward pass and some
-products of matrices. They are the better steps where averaged blocks say little about C: recurrent
-nets, attention, derivatives inside the residual.
+What counts as size is a norm, whose square is the proximal term. Of vectors it is the largest entry
+in units of its slopes' running size, and the best move the sign of every slope, smoothed: the steps
+of Adam. Of matrices it is the same after both sides have been turned to the directions in which
+slopes are uncorrelated: the steps of SOAP, at the length of Muon's. They ask nothing of curvature
+and cost one backward pass and some products of matrices. They are the better steps where averaged
+blocks say little about C: recurrent nets, attention, derivatives inside the residual.
 
-The slope of a batch has at most the rank of its rows. Matrices so wide that all of U V^T would cost
-more than the backward pass move along its leading directions only: one power iteration a step
-follows them, and what it leaves of the averaged slope is kept for later steps, as in Dion.
+The slope of a batch has at most the rank of its rows. Matrices so wide that turning them would cost
+more than the backward pass move along the leading directions of their averaged slope only, with all
+its singular values alike: one power iteration a step follows these directions, and what it leaves
+of the averaged slope is kept for later steps, as in Dion.
 """
 
 from __future__ import annotations
@@ -24,20 +25,17 @@ from torch import Tensor
 from proxlin.terms.layout import Layout
 
 _MEMORY_OF_SLOPES = 10, 30  # steps that their average looks back, at first and in the end
-_MEMORY = 0.99  # of the squares of the slopes of vectors
-_SIZE = 0.2  # root mean square of a move of a large matrix
+_MEMORY = 0.95  # of the squares and products of slopes
+_LEAST_SIZE = (
+    0.01  # of the typical one of its parameter, added: rounding is not to be made as large
+)
+_LONGEST = 0.2  # root mean square of a parameter's move: sizes that few slopes tell are too small
 _VECTORS = 0.5  # rate of vectors beside that of matrices
-_LOW_RANK = 0.4  # rate of moves along leading directions: those are the same for many steps
-_DEAREST = 2  # backward passes that all directions of a matrix may cost
+_RENEWAL = 10  # steps between two power iterations of the directions of a matrix's sides
+_WIDEST = 1_024  # side that is turned
+_LEADING = 0.08  # root mean square of moves along leading directions of a large matrix
 _LEAST_RANK = 16
 _NEGLIGIBLE = 0.01  # of the largest singular value: smaller ones are not made alike
-# Odd polynomials a x + b x^3 + c x^5, each nearest to 1 in the largest error on the values that the
-# one before it makes of [0.01, 1]; after the third they are between 0.73 and 1.27.
-_POLYNOMIALS = (
-    (8.0934, -23.6205, 17.4462),
-    (3.6366, -2.7219, 0.5365),
-    (2.6613, -1.9772, 0.4526),
-)
 
 
 @dataclass
@@ -46,21 +44,23 @@ class NormedMemory:
 
     rate: float  # root mean square of the moves of a parameter before the schedule, about
     slope: Tensor  # (d,) running average of the slopes
-    square: Tensor  # (entries of vectors,) running average of their squares
-    bases: list[Tensor]  # (n, rank) leading right directions of each matrix; empty: all of them
+    square: Tensor  # of those that move entry by entry: running average of their squares
+    bases: list[Tensor]  # of the left and right side of each; empty: not turned
+    grams: list[Tensor]  # running averages of slope slope^T and slope^T slope, where turned
+    leading: list[Tensor]  # (n, rank) right directions of each that moves along those; else empty
     rows: int = 0  # that a matrix is applied to in a step, on average; 0: not known yet
     steps: int = 0
     momentum: float = 0.9  # of the latest step
 
     def begin(self, theta: Tensor) -> None:
         """Forget all slopes."""
-        self.slope, self.square = torch.zeros_like(theta), theta.new_empty(0)
-        self.bases, self.steps = [], 0
+        self.end()
+        self.slope, self.steps = torch.zeros_like(theta), 0
 
     def end(self) -> None:
         """Let all slopes go."""
         self.slope = self.square = self.slope.new_empty(0)
-        self.bases = []
+        self.bases, self.grams, self.leading = [], [], []
 
     def direction(self, slope: Tensor, layout: Layout, progress: float = 0.0) -> Tensor:
         """Average the slope in and return the move of rate 1.
@@ -71,78 +71,118 @@ class NormedMemory:
         self.momentum = 1 - 1 / (first + (last - first) * progress)
         self.steps += 1
         self.slope.lerp_(slope, 1 - self.momentum)
+        ahead = slope.lerp(self.slope, self.momentum)  # Nesterov's look
         moves = torch.empty_like(slope)
-        split = (layout.split(flat).values() for flat in (moves, slope, self.slope))
-        parts = list(zip(*split, strict=True))
-        if not self.bases:
-            self.bases = [self._first_basis(new) for _, new, _ in parts]
-        for k, (move, new, average) in enumerate(parts):
-            if new.ndim > 1:
-                matrix = self._alike(k, new.flatten(1), average.flatten(1)).view_as(move)
-                torch.mul(matrix, -_SIZE * math.sqrt(max(move[:1].numel(), len(move))), out=move)
-        vectors = [part for part in parts if part[0].ndim < 2]
-        if vectors:
-            slopes = torch.cat([new.flatten() for _, new, _ in vectors])
-            averages = torch.cat([average.flatten() for _, _, average in vectors])
-            entries = self._entrywise(slopes, averages).mul_(_VECTORS)
-            pieces = torch.split(entries, [move.numel() for move, _, _ in vectors])
-            for (move, _, _), piece in zip(vectors, pieces, strict=True):
-                move.copy_(piece.view_as(move))
+        parts = list(zip(*(_matrices(flat, layout) for flat in (moves, slope, ahead)), strict=True))
+        if not self.leading:
+            self._begin_sides([new for _, new, _ in parts])
+        entrywise = [number for number, basis in enumerate(self.leading) if not basis.numel()]
+        if entrywise:
+            turned = [self._turned(number, *parts[number][1:]) for number in entrywise]
+            for number, move in zip(entrywise, self._move_entries(turned), strict=True):
+                parts[number][0].copy_(self._turned_back(number, move))
+        averages = _matrices(self.slope, layout)
+        for number, basis in enumerate(self.leading):
+            if basis.numel():
+                parts[number][0].copy_(self._move_along(number, averages[number]))
+        if self.steps % _RENEWAL == 0:
+            self.bases = [_renewed(*pair) for pair in zip(self.grams, self.bases, strict=True)]
         return moves
 
-    def _entrywise(self, slope: Tensor, average: Tensor) -> Tensor:
-        """Each averaged slope over its running size, with Nesterov's look ahead."""
+    def _begin_sides(self, slopes: list[Tensor]) -> None:
+        """Choose how each parameter moves, with the directions that its first slope tells."""
+        for slope in slopes:
+            left, right = turned_sides(slope.shape, self.rows)
+            empty = slope.new_empty(0)
+            self.grams += [slope @ slope.T if left else empty, slope.T @ slope if right else empty]
+            rank = max(_LEAST_RANK, self.rows // 2)
+            few = slope.ndim > 1 and not (left or right) and rank < min(slope.shape)
+            generator = torch.Generator().manual_seed(slope.shape[-1])
+            basis = torch.randn(slope.shape[-1], rank, generator=generator) if few else empty
+            self.leading.append(basis.to(slope))  # any: the first power iterations turn them
+        self.bases = [_directions(gram) for gram in self.grams]
+
+    def _turned(self, number: int, slope: Tensor, ahead: Tensor) -> Tensor:
+        """Both in the directions of the sides, (2, *shape); the Gram matrices follow."""
+        both = torch.stack([slope, ahead])
+        left, right = self.bases[2 * number : 2 * number + 2]
+        if left.numel():
+            _average_in(self.grams[2 * number], slope, slope.T)
+            both = left.T @ both
+        if right.numel():
+            _average_in(self.grams[2 * number + 1], slope.T, slope)
+            both = both @ right
+        return both
+
+    def _turned_back(self, number: int, move: Tensor) -> Tensor:
+        left, right = self.bases[2 * number : 2 * number + 2]
+        move = left @ move if left.numel() else move
+        return move @ right.T if right.numel() else move
+
+    def _move_entries(self, turned: list[Tensor]) -> list[Tensor]:
+        """Each averaged slope over its running size; `turned` are (2, *shape), new and ahead."""
+        slope, ahead = torch.cat([both.flatten(1) for both in turned], 1)
         if not self.square.numel():
             self.square = torch.zeros_like(slope)
-        self.square.mul_(_MEMORY).addcmul_(slope, slope, value=1 - _MEMORY)
+        self.square.lerp_(slope.square(), 1 - _MEMORY)
         size = (self.square / (1 - _MEMORY**self.steps)).sqrt_()
+        counts = [both[0].numel() for both in turned]
+        for part in torch.split(size, counts):
+            part.add_(part.norm(), alpha=_LEAST_SIZE / math.sqrt(part.numel()))
         size.clamp_min_(torch.finfo(size.dtype).tiny ** 0.5)
-        ahead = slope.lerp(average, self.momentum)
-        return ahead.div_(size).mul_(-1 / (1 - self.momentum ** (self.steps + 1)))
+        moves = ahead.div_(size).mul_(-1 / (1 - self.momentum ** (self.steps + 1)))
+        for part in torch.split(moves, counts):
+            longest = _LONGEST * math.sqrt(part.numel())
+            part.mul_(longest / part.norm().clamp_min_(longest))
+        found = zip(torch.split(moves, counts), turned, strict=True)
+        return [move.view_as(both[0]) * (1 if both.ndim > 2 else _VECTORS) for move, both in found]
 
-    def _first_basis(self, part: Tensor) -> Tensor:
-        """Any directions, where few are enough: the first power iterations turn them."""
-        rank = rank_of_moves(part.shape, self.rows)
-        columns = part[:1].numel()
-        if part.ndim < 2 or rank >= min(len(part), columns):
-            return part.new_empty(0)
-        generator = torch.Generator().manual_seed(columns)
-        return torch.randn(columns, rank, generator=generator, dtype=part.dtype).to(part.device)
-
-    def _alike(self, number: int, slope: Tensor, average: Tensor) -> Tensor:
-        """The averaged slope of a matrix with its singular values alike, all or the leading."""
-        basis = self.bases[number]
-        if not basis.numel():
-            return orthogonal(slope.lerp(average, self.momentum))  # Nesterov's look ahead
-        left = torch.linalg.qr(average @ basis)[0]
+    def _move_along(self, number: int, average: Tensor) -> Tensor:
+        """Along the leading directions of the averaged slope, with their singular values alike."""
+        left = torch.linalg.qr(average @ self.leading[number])[0]
         right = average.T @ left
         # What was moved along fades as in any average, the rest waits: the next average has all.
         average.addmm_(left, right.T, beta=1 / self.momentum, alpha=1 - 1 / self.momentum)
         sizes = right.norm(dim=0)
         least = (_NEGLIGIBLE * sizes.max()).clamp_min(torch.finfo(sizes.dtype).tiny ** 0.5)
-        self.bases[number] = basis = right / sizes.clamp_min(least)
+        self.leading[number] = basis = right / sizes.clamp_min(least)
         alike: Tensor = left @ basis.T
-        return alike.mul_(_LOW_RANK)
+        return alike.mul_(-_LEADING * math.sqrt(max(average.shape)))
 
 
-def rank_of_moves(shape: torch.Size | tuple[int, ...], rows: int) -> int:
-    """All directions where they cost little beside the backward pass, else half as many as rows."""
-    short, long = sorted((shape[0], prod(shape[1:])))
-    work = len(_POLYNOMIALS) * short * (2 * long + short)  # beside 3 * rows * long
-    return short if work <= 3 * _DEAREST * rows * long else max(_LEAST_RANK, rows // 2)
+def turned_sides(shape: torch.Size | tuple[int, ...], rows: int) -> tuple[bool, bool]:
+    """Whether to turn the left and the right side: where that costs less than a backward pass.
+
+    Per side three products (its Gram matrix, there and back) and, now and then, a decomposition.
+    """
+    if len(shape) < 2:
+        return False, False
+    left, right = shape[0], prod(shape[1:])
+    pairs = (left, right), (right, left)
+    costs = [side * (1 + side / (3 * other)) for side, other in pairs]  # in rows
+    dear = [side > _WIDEST or cost > rows for (side, _), cost in zip(pairs, costs, strict=True)]
+    return left > 1 and not dear[0], right > 1 and not dear[1]
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
-    """About U V^T of matrix = U diag(s) V^T, all but the smallest singular values near 1."""
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.T if tall else matrix
-    tiny = torch.finfo(x.dtype).tiny ** 0.5
-    x = x / x.norm().clamp_min(tiny)  # first, so that no square underflows
-    gram = x @ x.T
-    # The norm of the Gram matrix is a close bound of the largest singular value's square.
-    bound = gram.norm().clamp_min(tiny)
-    x, gram = x / bound.sqrt(), gram / bound
-    for number, (a, b, c) in enumerate(_POLYNOMIALS):
-        gram = x @ x.T if number else gram
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
+def _matrices(flat: Tensor, layout: Layout) -> list[Tensor]:
+    """The parameters in a flat vector, kernels as matrices with a row for each unit."""
+    parts = layout.split(flat).values()
+    return [part.flatten(1) if part.ndim > 2 else part for part in parts]
+
+
+def _average_in(gram: Tensor, left: Tensor, right: Tensor) -> None:
+    gram.addmm_(left, right, beta=_MEMORY, alpha=1 - _MEMORY)
+
+
+def _directions(gram: Tensor) -> Tensor:
+    """The eigenvectors, of the largest eigenvalue first."""
+    if not gram.numel():
+        return gram
+    found: Tensor = torch.linalg.eigh(gram.nan_to_num())[1].flip(1)
+    return found
+
+
+def _renewed(gram: Tensor, basis: Tensor) -> Tensor:
+    """The directions of a side after one more power iteration."""
+    renewed: Tensor = torch.linalg.qr(gram @ basis)[0] if gram.numel() else gram
+    return renewed

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import flop_registry
 from proxlin.linearize import linearize_local
 from proxlin.linearize.torch_modes import quietly
 from proxlin.methods.contract import Budget
-from proxlin.methods.probed.normed import NormedMemory, rank_of_moves
+from proxlin.methods.probed.normed import NormedMemory, turned_sides
 from proxlin.methods.probed.state import LOSS_RATE, ProbedState
 from proxlin.problem import Problem
 from proxlin.problem.scales import clipped_mean
@@ -40,7 +40,8 @@ def take_normed_step(
     elif state.trial.timed_steps == _TIMED_STEPS and budget.max_seconds and not batch_size:
         rows = rows_of_a_run(state.normed_rows, state.trial.steps_of_a_run(budget))
         if rows > state.normed_rows:
-            state.normed_rows, memory.rows, memory.bases = rows, 0, []
+            state.normed_rows, memory.rows = rows, 0
+            memory.begin(state.theta)
     batch = problem.take(state.batches.next(state.normed_rows))
     if not memory.rows:
         memory.rows = applied_rows(problem, state.theta, batch)
@@ -109,7 +110,7 @@ def applied_rows(problem: Problem, theta: Tensor, batch: LocalBatch) -> int:
     More than the batch has where a row is a series or an image and meets a matrix many times.
     """
     matrices = [(shape[0], math.prod(shape[1:])) for shape in problem.layout.shapes if shape[1:]]
-    if all(rank_of_moves(shape, batch.n_rows) == min(shape) for shape in matrices):
+    if all(all(turned_sides(shape, batch.n_rows)) for shape in matrices):
         return batch.n_rows  # enough to know
     # Without oneDNN a recurrent layer is the products of its steps, not one call of its own.
     with quietly(), torch.backends.mkldnn.flags(enabled=False), _WorkCounter() as counter:

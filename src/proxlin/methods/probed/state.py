@@ -41,7 +41,7 @@ class ProbedState:
     average: Tensor | None  # (d,) running average of the latest points, where it keeps its zeros
     good: Tensor  # (d,) the point to return to after a bad stretch
     start: Tensor  # (d,) where the run began
-    trial: Trial | None  # of other kinds of steps, where they may be better
+    trial: Trial | None  # of normed steps, where those are taken
     watch: CollapseWatch = field(default_factory=CollapseWatch)
     restarts: int = 0  # so far
     good_loss: float = math.inf  # `loss` when `good` was kept
@@ -61,7 +61,7 @@ class ProbedState:
 
     @property
     def trying(self) -> bool:
-        """Whether kinds of steps are still being tried."""
+        """Whether lengths of steps are still being tried."""
         return self.trial is not None and not self.trial.over
 
     def go_on_from(self, theta: Tensor) -> None:

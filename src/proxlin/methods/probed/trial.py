@@ -1,7 +1,7 @@
-"""Which kind of step suits a net is found out by trying them for a few per cent of the budget.
+"""How long normed steps may be is found out by trying two lengths for a few per cent of the budget.
 
-Curvature steps lead by far on some nets and fall behind normed ones on others, where averaged
-blocks say little about the curvature. No theory tells which beforehand; a short trial does.
+No theory tells beforehand; a short trial does. Whether curvature steps would lead further cannot be
+told by one: they gain at other times of a run.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from torch import Tensor
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory
 
-_FIRST, _SECOND = 0.05, 0.04  # of the budget for each turn of the first and the second round
-_STEPS = (60, 60)  # of each turn, where there is no budget
+_TURN = 0.05  # of the budget
+_STEPS = 60  # of a turn, where there is no budget
 _LEAST_STEPS = 10  # of a turn
 _LEAST_BUDGET = 500  # steps, below which turns would be too short to tell
 _JUDGES = 4  # batches that compare where the turns have come to
@@ -32,23 +32,20 @@ class Entrant:
     memory: NormedMemory
     theta: Tensor  # (d,) where its turn ended
     change: float = 0.0  # of the loss since the start, summed over the batches that compare
-    losses: list[float] = field(default_factory=list)  # averaged, at each look of the first round
+    losses: list[float] = field(default_factory=list)  # averaged, at each look of its turn
 
 
 @dataclass
 class Trial:
-    """Two rounds of turns, each from one start.
+    """Turns of bold and of careful normed steps, both from one start.
 
-    First bold and careful normed steps. Where careful ones are best, the loss is curved too much
-    for long steps: they play against curvature steps from where they have come to. Each turn is a
-    small run of its own, whose steps become shorter and shorter: at a steady length, noise would
-    count against long steps that are best in the end. A turn of the first round that falls far
-    behind an earlier one ends at once.
+    Each is a small run of its own, whose steps become shorter and shorter: at a steady length,
+    noise would count against long steps that are best in the end. A turn that falls far behind the
+    earlier one ends at once.
     """
 
-    start: Tensor  # (d,) where every turn of this round begins
+    start: Tensor  # (d,) where every turn begins
     entrants: list[Entrant]
-    finalist: int | None = None  # the winner of the first round
     winner: int | None = None
     turn: int = 0  # whose of those that play
     began: float = 0.0  # progress of the budget at which the turn began
@@ -63,16 +60,12 @@ class Trial:
 
     @property
     def playing(self) -> list[int]:
-        """The entrants of this round."""
-        if self.winner is not None:
-            return [self.winner]
-        if self.finalist is None:
-            return [_BOLD, _CAREFUL]
-        return [_CURVATURE, self.finalist]
+        """The entrants that have turns, or the winner."""
+        return [_BOLD, _CAREFUL] if self.winner is None else [self.winner]
 
     @property
     def comparing(self) -> bool:
-        """Whether all turns of this round are over."""
+        """Whether all turns are over."""
         return self.turn == len(self.playing)
 
     @property
@@ -81,8 +74,8 @@ class Trial:
         return self.judges >= _JUDGES
 
     @property
-    def entrants_of_the_round(self) -> list[Entrant]:
-        """Those that have a turn in this round."""
+    def players(self) -> list[Entrant]:
+        """Those that have a turn."""
         return [self.entrants[number] for number in self.playing]
 
     @property
@@ -102,7 +95,7 @@ class Trial:
 
     def begin_step(self, budget: Budget) -> None:
         """Get ready for a step; the trial is over at once if the budget is too small for it."""
-        if self.finalist is None and not self.turn and not self.over:
+        if not self.turn and not self.over:
             if self.steps == 1:
                 self.began = budget.progress  # the first step of all loads code
             if budget.max_iter is not None and budget.max_iter < _LEAST_BUDGET:
@@ -116,7 +109,7 @@ class Trial:
     @property
     def timed_steps(self) -> int:
         """Steps of the very first turn since its first, which loads code; 0 later on."""
-        first = self.finalist is None and self.winner is None and not self.turn
+        first = self.winner is None and not self.turn
         return max(0, self.steps - 1) if first else 0
 
     def steps_of_a_run(self, budget: Budget) -> float:
@@ -134,20 +127,18 @@ class Trial:
         """
         self.steps += 1
         used = self._used(budget)
-        return used >= 1 or (self.finalist is None and self._hopeless(used, loss))
+        return used >= 1 or self._hopeless(used, loss)
 
     def _hopeless(self, used: float, loss: float) -> bool:
         """Look at the loss; whether an earlier kind had gained far more at this look."""
         if math.isnan(self.first_loss):
             self.first_loss = loss
-        entrant, look = self.entrants_of_the_round[self.turn], int(used * _LOOKS) - 1
+        entrant, look = self.players[self.turn], int(used * _LOOKS) - 1
         if look < len(entrant.losses):
             return False
         entrant.losses += [loss] * (look + 1 - len(entrant.losses))
         earlier = [
-            other.losses[look]
-            for other in self.entrants_of_the_round[: self.turn]
-            if look < len(other.losses)
+            other.losses[look] for other in self.players[: self.turn] if look < len(other.losses)
         ]
         most = max(0.0, self.first_loss - min(earlier, default=math.inf))
         if look == 0 or most == 0 or self.first_loss - loss >= _HOPELESS * most:
@@ -161,30 +152,24 @@ class Trial:
         self.turn, self.began, self.steps = self.turn + 1, budget.progress, 0
 
     def compare(self, changes: list[float]) -> None:
-        """Add the change of the loss of one more batch for each entrant of this round."""
-        for entrant, change in zip(self.entrants_of_the_round, changes, strict=True):
+        """Add the change of the loss of one more batch for each entrant."""
+        for entrant, change in zip(self.players, changes, strict=True):
             entrant.change += change if math.isfinite(change) else math.inf
         self.judges += 1
 
-    def next_round(self, budget: Budget) -> Tensor:
-        """End the trial or begin its second round; the point to go on from."""
+    def decide(self) -> Tensor:
+        """Let the entrant that lowered the loss most go on alone; the point it goes on from."""
         winner = min(self.playing, key=lambda number: self.entrants[number].change)
         best = self.entrants[winner]
         point = best.theta if best.change < 0 else self.start
-        if self.finalist is not None or winner != _CAREFUL:
-            self._close(winner)
-            return point
-        self.start, self.finalist = point.clone(), winner
-        self.turn = self.judges = 0
-        self.began, best.change = budget.progress, 0.0
-        return self.start
+        self._close(winner)
+        return point
 
     def _used(self, budget: Budget) -> float:
         """The part of the present turn that is over."""
-        second = self.finalist is not None
         if not budget.bounded:
-            return self.steps / _STEPS[second]
-        share = (budget.progress - self.began) / (_SECOND if second else _FIRST)
+            return self.steps / _STEPS
+        share = (budget.progress - self.began) / _TURN
         return min(share, self.steps / _LEAST_STEPS)
 
     def _close(self, winner: int) -> None:
@@ -200,5 +185,5 @@ class Trial:
 def new_trial(start: Tensor) -> Trial:
     """A trial whose turns begin at `start`."""
     empty = start.new_empty(0)
-    entrants = [Entrant(NormedMemory(rate, empty, empty, []), empty) for rate in _RATES]
+    entrants = [Entrant(NormedMemory(rate, empty, empty, [], [], []), empty) for rate in _RATES]
     return Trial(start.clone(), entrants)
