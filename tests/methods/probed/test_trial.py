@@ -13,6 +13,7 @@ from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, turned_sides
 from proxlin.methods.probed.normed_step import applied_rows, batch_slope, rows_of_a_run
 from proxlin.methods.probed.trial import new_trial
+from proxlin.models import paper_regressor
 from proxlin.problem.parallel import Communicator
 from proxlin.problem.shards import LocalBatch
 from proxlin.terms.layout import Layout
@@ -340,6 +341,23 @@ def test_a_trial_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, build, size, st
     with pytest.raises(CrashError):
         run([crash], kept)
     assert torch.equal(run(checkpoint=kept).theta, run().theta)
+
+
+@pytest.mark.parametrize(
+    ("net", "normed"),
+    [
+        (paper_regressor(280, 16), False),  # three numbers, then a linear layer
+        (nn.Sequential(nn.Linear(400, 8)), False),
+        (nn.Sequential(nn.Linear(40, 60), nn.Tanh(), nn.Linear(60, 40)), True),
+        (nn.Sequential(nn.Linear(400, 8), nn.Tanh(), nn.Linear(8, 2)), True),
+    ],
+)
+def test_nearly_linear_models_take_curvature_steps(net, normed):
+    inputs = 280 if isinstance(net[0], nn.Unflatten) else net[0].in_features
+    x = torch.randn(50, inputs)
+    problem = Problem(net, (x, torch.zeros_like(net(x))), p=1)
+    state = Probed().init(problem, problem.theta(), torch.Generator())
+    assert (state.trial is not None) is normed
 
 
 def test_the_kind_of_steps_is_refused_by_name():

@@ -35,6 +35,7 @@ from proxlin.methods.probed.trust_region import TrustRegion, exact_region
 from proxlin.problem import Problem
 from proxlin.problem.rows import Shuffler
 from proxlin.problem.shards import LocalBatch
+from proxlin.terms.layout import Layout
 
 _PREPARATION = 8  # batches that give the first probes
 _PREPARATION_SHARE = 0.02  # of the budget that they may take
@@ -43,6 +44,7 @@ _EPSILON = sys.float_info.epsilon
 _RARELY = 4  # renewals of a costly curvature are that much rarer
 _SHORTER = 0.3  # times the rate of careful steps, where others have ended at a constant output
 _ASTRAY = 3.0  # times the last good loss: the run has gone wrong
+_NEARLY_ALL = 0.9  # of the parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +88,10 @@ class Probed:
         size = min(size, problem.n_rows)
         exact = problem.penalty.is_quadratic or problem.penalty.box is not None
         whole = exact and size == problem.n_rows and not (problem.noisy or problem.streamed)
-        # A dense matrix misses nothing of the curvature, and normed steps know smooth terms only.
-        settled = isinstance(curvature, DenseCurvature) or not problem.penalty.is_quadratic
+        # A dense matrix misses nothing of the curvature, averaged blocks little of that of a nearly
+        # linear model, and normed steps know smooth terms only.
+        known = isinstance(curvature, DenseCurvature) or _nearly_linear(problem.layout)
+        settled = known or not problem.penalty.is_quadratic
         return ProbedState(
             theta=theta,
             batches=Shuffler(problem.n_rows, size, generator),
@@ -283,3 +287,9 @@ class Probed:
         """All rows as they lie where they are one batch, else the next of this round."""
         whole = slice(0, problem.n_rows)
         return problem.take(whole if state.whole else state.batches.next(state.batch_size))
+
+
+def _nearly_linear(layout: Layout) -> bool:
+    """Whether the last matrix holds nearly all parameters: what comes before it hardly bends."""
+    sizes = [math.prod(shape) for shape in layout.shapes if len(shape) > 1]
+    return bool(sizes) and sizes[-1] > _NEARLY_ALL * layout.size
