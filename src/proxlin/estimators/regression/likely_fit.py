@@ -26,9 +26,8 @@ from proxlin.estimators.robust_scale import Vector
 FARTHEST = 1e100  # sizes or deviations: rows so far off are alike, and their squares are numbers
 FAR = 20.0  # deviations within which wrong rows may hide behind those that are far off
 
-_COST = (
-    1.0  # times log(n): what wrong rows must add to the evidence, half for each number of theirs
-)
+# What wrong rows must add to the evidence, in log(n): a half for each number that tells of them.
+_COST = 1.0
 _HIDING = 3.0  # times as far off they are
 _WORK = 1e8  # multiplications of a fit up to which least squares is one of the starts
 _SHARE_STEPS = 20  # towards the share of scattered rows

@@ -26,9 +26,7 @@ from proxlin.terms.layout import Layout
 
 _MEMORY_OF_SLOPES = 10, 30  # steps that their average looks back, at first and in the end
 _MEMORY = 0.95  # of the squares and products of slopes
-_LEAST_SIZE = (
-    0.01  # of the typical one of its parameter, added: rounding is not to be made as large
-)
+_LEAST_SIZE = 0.01  # of the typical one of its parameter, added: rounding is not made as large
 _LONGEST = 0.2  # root mean square of a parameter's move: sizes that few slopes tell are too small
 _VECTORS = 0.5  # rate of vectors beside that of matrices
 _RENEWAL = 10  # steps between two power iterations of the directions of a matrix's sides
