@@ -8,17 +8,23 @@ from torch import nn
 
 from proxlin import Checkpoints, Problem, Ridge, minimize
 from proxlin.errors import InvalidInputError
+from proxlin.linearize import linearize_local
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, turned_sides
-from proxlin.methods.probed.normed_step import applied_rows, batch_slope, rows_of_a_run
+from proxlin.methods.probed.normed_step import (
+    applied_rows,
+    batch_slope,
+    rounding_width,
+    rows_of_a_run,
+)
 from proxlin.methods.probed.trial import new_trial
 from proxlin.models import paper_regressor
 from proxlin.problem.parallel import Communicator
 from proxlin.problem.shards import LocalBatch
 from proxlin.terms.layout import Layout
 
-CURVATURE, BOLD, CAREFUL = range(3)
+CURVATURE, BOLD, CAREFUL, SHORTER = range(4)
 
 
 class CrashError(Exception):
@@ -173,27 +179,35 @@ def played(budget, changes, losses=None):
     return trial.playing[0], turns
 
 
-@pytest.mark.parametrize("winner", [BOLD, CAREFUL])
+@pytest.mark.parametrize(
+    ("winner", "players"),
+    [
+        (BOLD, [BOLD, CAREFUL]),
+        (CAREFUL, [BOLD, CAREFUL, SHORTER]),
+        (SHORTER, [BOLD, CAREFUL, SHORTER]),
+    ],
+)
 @pytest.mark.parametrize("max_iter", [1_000, None])
-def test_the_entrant_that_lowers_the_loss_most_goes_on(winner, max_iter):
-    changes = [0.0, -1.0, -1.0]
+def test_the_entrant_that_lowers_the_loss_most_goes_on(winner, players, max_iter):
+    """Shorter steps than the careful ones are tried where these did better than bold ones."""
+    changes = [0.0, -1.0, -1.0 if winner == BOLD else -1.5, -1.0]
     changes[winner] = -2.0
     chosen, turns = played(Budget(None, max_iter), changes)
     assert chosen == winner
-    assert [number for number, _ in turns] == [BOLD, CAREFUL]
-    steps = [50 if max_iter else 60] * 2
+    assert [number for number, _ in turns] == players
+    steps = [50 if max_iter else 60] * len(players)
     assert [len(lengths) for _, lengths in turns] == pytest.approx(steps, abs=2)
 
 
 def test_steps_of_a_turn_become_shorter_to_nothing():
-    for _, lengths in played(Budget(None, 1_000), [-1.0] * 3)[1]:
+    for _, lengths in played(Budget(None, 1_000), [-1.0] * 4)[1]:
         assert lengths[0] == 1
         assert lengths == sorted(lengths, reverse=True)
         assert lengths[-1] < 0.05
 
 
 def test_a_turn_that_falls_far_behind_ends_at_once_and_is_out():
-    changes, losses = [0.0, -1.0, -2.0], [math.nan, 0.5, 0.7]
+    changes, losses = [0.0, -1.0, -2.0, -1.0], [math.nan, 0.5, 0.7, 0.7]
     winner, turns = played(Budget(None, 1_000), changes, losses)
     assert winner == BOLD  # careful steps have gained 0.6 of what bold ones had
     assert [number for number, _ in turns] == [BOLD, CAREFUL]
@@ -202,18 +216,18 @@ def test_a_turn_that_falls_far_behind_ends_at_once_and_is_out():
 
 @pytest.mark.parametrize("bold", [0.55, 1.5, math.nan])
 def test_turns_beside_one_that_gains_little_or_loses_are_not_cut_short(bold):
-    losses = [math.nan, bold, 0.6]
-    winner, turns = played(Budget(None, 1_000), [0.0, -1.0, -2.0], losses)
+    losses = [math.nan, bold, 0.6, 0.6]
+    winner, turns = played(Budget(None, 1_000), [0.0, -1.0, -2.0, -1.0], losses)
     assert winner == CAREFUL
     assert [len(lengths) for _, lengths in turns[:2]] == pytest.approx([50] * 2, abs=2)
 
 
 def test_nan_never_wins():
-    assert played(Budget(None, 1_000), [1.0, math.nan, -1.0])[0] == CAREFUL
+    assert played(Budget(None, 1_000), [1.0, math.nan, -1.0, math.nan])[0] == CAREFUL
 
 
 def test_small_budgets_are_not_spent_on_trials():
-    assert played(Budget(None, 300), [0.0, -1.0, -1.0]) == (CURVATURE, [])
+    assert played(Budget(None, 300), [0.0, -1.0, -1.0, -1.0]) == (CURVATURE, [])
 
 
 def test_where_none_lowers_the_loss_the_run_goes_on_from_its_start():
@@ -300,11 +314,54 @@ def test_wrong_rows_that_one_process_holds_do_not_move_the_typical_loss():
         LocalBatch(tuple(t[part] for t in whole.tensors), 80, part, _Summing(leads))
         for part, leads in ((torch.arange(24), False), (torch.arange(24, 80), True))
     )
-    batch_slope(problem, theta, second)
+
+    def slope(batch):
+        model = linearize_local(problem, theta, batch)
+        return batch_slope(problem, model, batch, problem.loss(model.residual), rounding=0.1)
+
+    slope(second)
     first.communicator.others = second.communicator.own
-    together, alone = (batch_slope(problem, theta, batch) for batch in (first, whole))
+    together, alone = slope(first), slope(whole)
     for one, other in zip(together, alone, strict=True):
         torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other))
+
+
+def test_without_rounding_the_slope_is_that_of_the_norm():
+    problem = net_problem()
+    theta, batch = problem.theta(), problem.take(torch.arange(200))
+    model = linearize_local(problem, theta, batch)
+    losses, slopes = problem.loss.value_and_slope(model.residual)
+    mean, _, slope = batch_slope(problem, model, batch, losses, rounding=0.0)
+    assert mean == pytest.approx(float(losses.mean()))
+    expected = model.adjoint(slopes / 200) + problem.penalty.quadratic.to(theta) * theta
+    torch.testing.assert_close(slope, expected)
+
+
+def test_rounding_ends_with_the_budget_and_with_what_is_learnt():
+    problem, budget = net_problem(), Budget(None, 1_000)
+    state = Probed().init(problem, problem.theta(), torch.Generator())
+    state.first_size = state.residual_size = 2.0
+    assert rounding_width(state, budget) == pytest.approx(20.0)
+    state.residual_size = 0.2
+    assert rounding_width(state, budget) == pytest.approx(0.2)
+    budget.iteration = 1_000
+    assert rounding_width(state, budget) < 1e-3 * state.residual_size
+    state.residual_size = 2.0
+    assert rounding_width(state, Budget(None, None)) == pytest.approx(0.2)  # no end is known
+
+
+def test_classes_as_zeros_and_ones_are_told_apart():
+    """The median of every output is 0, which draws signs of residuals to an output of zeros."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4_000, 20, generator=generator)
+    classes = (x @ torch.randn(20, 10, generator=generator)).argmax(1)
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
+    problem = Problem(net, (x, nn.functional.one_hot(classes, 10).float()), p=1)
+    result = minimize(problem, Probed(batch_size=128), max_seconds=None, max_iter=600)
+    assert result.objective < 0.5  # an output of zeros has 1
 
 
 def many_rows():

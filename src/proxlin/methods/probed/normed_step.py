@@ -1,4 +1,10 @@
-"""A normed step on one batch: its slope, the rate of the schedule, and the point they lead to."""
+"""A normed step on one batch: its slope, the rate of the schedule, and the point they lead to.
+
+The slope is that of the norm with its kinks rounded off, widely at first and ever less. Signs of
+residuals alone draw every output to the median of its targets, which is the same for all rows where
+most targets are alike (labels as zeros and ones, dark pixels), and there learning ends; a loss that
+is round in the middle still tells those rows apart. A row never pulls harder than by the norm.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +16,21 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from proxlin.linearize import linearize_local
+from proxlin.linearize import Linearization, linearize_local
 from proxlin.linearize.torch_modes import quietly
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, turned_sides
 from proxlin.methods.probed.state import LOSS_RATE, ProbedState
 from proxlin.problem import Problem
-from proxlin.problem.scales import clipped_mean
+from proxlin.problem.scales import clipped_mean, scales_of
 from proxlin.problem.shards import LocalBatch
 
 _ROWS = 64, 1024  # of a batch, at least and at most
 _TIMED_STEPS = 9  # that tell how many there is time for
 _STEPS = 500  # of a run, beyond which larger batches lead further than more steps
 _ASTRAY = 10.0  # times the last good loss: the run has gone wrong
+_WIDEST, _DECADES = 10.0, 4.0  # rounding in typical residuals: at first, and how far it falls
+_SIZED = 10  # steps between two looks at that size
 
 
 def take_normed_step(
@@ -45,7 +53,14 @@ def take_normed_step(
     batch = problem.take(state.batches.next(state.normed_rows))
     if not memory.rows:
         memory.rows = applied_rows(problem, state.theta, batch)
-    mean_loss, typical_loss, slope = batch_slope(problem, state.theta, batch)
+    model = linearize_local(problem, state.theta, batch)
+    losses = problem.loss(model.residual)
+    if memory.steps % _SIZED == 0:
+        (scales,) = scales_of([batch], [model.residual], [losses], clip=problem.loss.bounded_slope)
+        state.residual_size = float(scales.size)
+        state.first_size = state.first_size or state.residual_size
+    rounding = rounding_width(state, budget)
+    mean_loss, typical_loss, slope = batch_slope(problem, model, batch, losses, rounding)
     if math.isfinite(mean_loss):
         state.track(typical_loss, LOSS_RATE)
     if state.astray(mean_loss, _ASTRAY):
@@ -70,16 +85,31 @@ def rows_of_a_run(rows: int, steps: float) -> int:
     return max(rows, min(1 << round(math.log2(max(wanted, 1.0))), _ROWS[1]))
 
 
-def batch_slope(problem: Problem, theta: Tensor, batch: LocalBatch) -> tuple[float, float, Tensor]:
-    """Mean loss, typical loss and sub-gradient of a batch, for steps that ask nothing else."""
-    gradient = problem.penalty.quadratic.to(theta) * theta
+def rounding_width(state: ProbedState, budget: Budget) -> float:
+    """Below which |r| the kinks are round: ten typical residuals at first, and ever less.
+
+    It falls with the budget, and faster than the residuals: a net that learns does not need it, and
+    wrong rows, whose pull is not rounded, would count for more than others.
+    """
+    if not state.first_size:
+        return 0.0
+    progress = budget.progress if budget.bounded else 0.5
+    left = min(1.0, state.residual_size / state.first_size)
+    return _WIDEST * math.pow(10.0, -_DECADES * progress) * left * state.residual_size
+
+
+def batch_slope(
+    problem: Problem, model: Linearization, batch: LocalBatch, losses: Tensor, rounding: float
+) -> tuple[float, float, Tensor]:
+    """Mean loss, typical loss and slope of a batch, of which `model` and `losses` are our rows.
+
+    The slope is that of the loss with its kinks rounded off below |r| = `rounding`.
+    """
+    gradient = problem.penalty.quadratic.to(model.anchor) * model.anchor
     if not batch.communicator.leads:
         gradient.zero_()  # what belongs to no row counts once
-    losses = theta.new_zeros(0)
-    if batch.count:
-        model = linearize_local(problem, theta, batch)
-        losses, slopes = problem.loss.value_and_slope(model.residual)
-        gradient += model.adjoint(slopes / batch.n_rows)
+    slopes = problem.loss.quadratic(model.residual, model.residual.new_tensor(rounding))[0]
+    gradient += model.adjoint(slopes / batch.n_rows)
     # All rows of the batch, before any is clipped: one process may hold mostly wrong ones.
     losses, gradient = batch.communicator.sum_together([batch.spread(losses), gradient])
     mean = losses.mean()
@@ -114,7 +144,8 @@ def applied_rows(problem: Problem, theta: Tensor, batch: LocalBatch) -> int:
         return batch.n_rows  # enough to know
     # Without oneDNN a recurrent layer is the products of its steps, not one call of its own.
     with quietly(), torch.backends.mkldnn.flags(enabled=False), _WorkCounter() as counter:
-        batch_slope(problem, theta, batch)
+        model = linearize_local(problem, theta, batch)
+        model.adjoint(model.residual)
     counted = torch.tensor([counter.count], dtype=torch.float64)
     work = float(batch.communicator.sum(counted)) / 2  # multiplications
     entries = sum(map(math.prod, matrices))

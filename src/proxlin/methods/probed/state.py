@@ -53,6 +53,8 @@ class ProbedState:
     split: float = 1.0  # penalty of the proximal step's ADMM
     steps: int = 0
     normed_rows: int = 0  # of a batch of normed steps; 0: not settled yet
+    residual_size: float = 0.0  # of a typical entry, as normed steps saw it last
+    first_size: float = 0.0  # the same as they saw it first
 
     @property
     def normed(self) -> NormedMemory | None:

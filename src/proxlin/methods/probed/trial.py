@@ -1,7 +1,8 @@
-"""How long normed steps may be is found out by trying two lengths for a few per cent of the budget.
+"""How long normed steps may be is found out by trying lengths for a few per cent of the budget.
 
-No theory tells beforehand; a short trial does. Whether curvature steps would lead further cannot be
-told by one: they gain at other times of a run.
+No theory tells beforehand; a short trial does: of two lengths, and of ever shorter ones as long as
+these do better. Longer ones it would overrate, for they gain early and lose in the end. Whether
+curvature steps would lead further it cannot tell: they gain at other times of a run.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _STEPS = 60  # of a turn, where there is no budget
 _LEAST_STEPS = 10  # of a turn
 _LEAST_BUDGET = 500  # steps, below which turns would be too short to tell
 _JUDGES = 4  # batches that compare where the turns have come to
-_RATES = 0.0, 0.03, 0.01  # of curvature steps, of bold and of careful normed ones
-_CURVATURE, _BOLD, _CAREFUL = range(len(_RATES))
+_RATES = 0.0, 0.03, 0.01, 0.003  # of curvature steps, of bold, careful, very careful normed ones
+_CURVATURE, _BOLD, _CAREFUL, _ = range(len(_RATES))
 _LOOKS = 8  # at the loss during a turn, of which the first says nothing yet
 _HOPELESS = 0.8  # of what another kind had gained at the same look: the turn ends
 
@@ -37,7 +38,7 @@ class Entrant:
 
 @dataclass
 class Trial:
-    """Turns of bold and of careful normed steps, both from one start.
+    """Turns of bold, of careful and perhaps of shorter normed steps, all from one start.
 
     Each is a small run of its own, whose steps become shorter and shorter: at a steady length,
     noise would count against long steps that are best in the end. A turn that falls far behind the
@@ -47,6 +48,7 @@ class Trial:
     start: Tensor  # (d,) where every turn begins
     entrants: list[Entrant]
     winner: int | None = None
+    shortest: int = _CAREFUL  # of those that play; the other is the next longer one
     turn: int = 0  # whose of those that play
     began: float = 0.0  # progress of the budget at which the turn began
     steps: int = 0  # of this turn
@@ -61,7 +63,7 @@ class Trial:
     @property
     def playing(self) -> list[int]:
         """The entrants that have turns, or the winner."""
-        return [_BOLD, _CAREFUL] if self.winner is None else [self.winner]
+        return [self.shortest - 1, self.shortest] if self.winner is None else [self.winner]
 
     @property
     def comparing(self) -> bool:
@@ -158,9 +160,15 @@ class Trial:
         self.judges += 1
 
     def decide(self) -> Tensor:
-        """Let the entrant that lowered the loss most go on alone; the point it goes on from."""
+        """Let the entrant that lowered the loss most go on alone; the point it goes on from.
+
+        If it takes the shortest steps so far, shorter ones have a turn first, from the start.
+        """
         winner = min(self.playing, key=lambda number: self.entrants[number].change)
         best = self.entrants[winner]
+        if winner == self.shortest < len(self.entrants) - 1 and best.change < 0:
+            self.shortest, self.turn, self.judges, best.change = winner + 1, 1, 0, 0.0
+            return self.start
         point = best.theta if best.change < 0 else self.start
         self._close(winner)
         return point
