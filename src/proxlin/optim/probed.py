@@ -42,8 +42,8 @@ class Probed(torch.optim.Optimizer):
         Parts of `proxlin.terms`: g and C. The parameters are projected on C at once.
     total_steps
         The length of steps falls to 0 over so many; None keeps it as it is. In nets beyond 1,500
-        parameters the first 6 to 11 % of them (79 to 124 steps without `total_steps`) try two
-        lengths, which takes the parameters back twice; below 500 all are curvature steps.
+        parameters the first 6 to 16 % of them (79 to 190 steps without `total_steps`) try two or
+        three lengths, which takes the parameters back each time; below 500 all are curvature steps.
     steps, length, momentum, curvature, window, renewal
         As in `proxlin.Probed`. With steps="curvature" nothing is tried.
 
