@@ -196,6 +196,21 @@ def test_good_rows_far_out_come_back_beside_wrong_ones(features):
     assert np.sqrt(np.mean(ours) / np.mean(best)) <= 1.3
 
 
+def test_a_category_with_a_majority_of_wrong_rows_is_seen_through():
+    """The S-estimate follows them; that they are off as those elsewhere are is likelier."""
+    led_astray = 0
+    for seed in range(30):
+        rng = np.random.default_rng([6, seed])
+        x = np.column_stack([rng.normal(size=(60, 3)), np.eye(8)[rng.integers(8, size=60)][:, 1:]])
+        coef = rng.normal(size=x.shape[1])
+        y = x @ coef + rng.normal(size=60)
+        bad = rng.permutation(60) < 18
+        y[bad] = 30.0 + rng.normal(size=18)
+        missed = RobustRegressor().fit(x, y).predict(x[~bad]) - x[~bad] @ coef
+        led_astray += bool(np.sqrt(np.mean(missed**2)) > 1.5)
+    assert led_astray <= 1  # four wrong rows of six in a category may be as likely as two
+
+
 @pytest.mark.parametrize(
     ("n", "features"), [(20, 3), (30, 5), (40, 4), (60, 4), (100, 30), (400, 20), (300, 75)]
 )

@@ -26,7 +26,7 @@ from proxlin.estimators.regression.likely_fit import (
 from proxlin.estimators.regression.s_estimate import (
     RegressionRows,
     gram_and_moment,
-    s_estimate,
+    s_estimates,
     weighted_least_squares,
 )
 from proxlin.estimators.robust_scale import (
@@ -57,23 +57,14 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     that grow with their distance: good ones are worth much, bad ones must not judge themselves.
     """
     part = rows.among(near)
-    coef, scale = s_estimate(part, seed)
+    minima = s_estimates(part, seed)
+    coef, scale = minima[0]
     if scale <= EXACT:
         trust = (np.abs(rows.residual(coef)) <= EXACT).astype(np.float64)
         freedom = max(2.0, float(part.weights.sum()) - len(coef))
         return RobustFit(coef, 0.0, trust, np.ones(len(trust)), freedom, weighted_squares=True)
-    wide = _efficient_steps(part, coef, scale)
-    raised = float(m_scale(rows.residual(wide), part.weights, freedom=part.freedom)) / scale
-    if np.log(raised) < _RAISED * len(coef) / float(part.weights.sum()):
-        coef = wide
-    trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale)) * near
-    spread = residual_spread(rows.design, rows.weights * trust, trust)
-    worth = worth_of_scale(float(part.weights.sum()), len(coef))
-    start = RobustFit(coef, scale, trust, spread, worth)
-    # Two fifths of the rows raise the S-scale threefold, in which they seem to belong.
-    half = half_scale(rows.residual(coef), part.weights, lost=len(coef))
-    narrow = replace(start, scale=half) if EXACT < half < scale else start
-    nearby = likely_fit(rows, near, start, narrow)
+    starts = [start for minimum in minima for start in _starts(part, *minimum)]
+    nearby = likely_fit(rows, near, *starts)
     fit, admitted = nearby, near
     for _ in range(0 if near.all() else _ADMISSIONS):
         passed = _foretold(rows, admitted, fit)
@@ -157,6 +148,23 @@ def _predicted_together(rows: RegressionRows, passed: NDArray[np.bool_], fit: Ro
     count = float(rows.weights[passed].sum())
     ratio = (squares[1] - squares[0]) / (count * fit.scale**2)
     return bool(ratio <= fisher.ppf(1.0 - _UNEXPECTED, count, max(1.0, fit.freedom)))
+
+
+def _starts(rows: RegressionRows, coef: Vector, scale: float) -> list[RobustFit]:
+    """A bisquare fit from a minimum of the S-scale; and the same at the scale of its smaller half.
+
+    Two fifths of the rows raise the S-scale threefold, in which they seem to belong.
+    """
+    wide = _efficient_steps(rows, coef, scale)
+    total = float(rows.weights.sum())
+    raised = float(m_scale(rows.residual(wide), rows.weights, freedom=rows.freedom)) / scale
+    if np.log(raised) < _RAISED * len(coef) / total:
+        coef = wide
+    trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale)) * (rows.weights > 0)
+    spread = residual_spread(rows.design, rows.weights * trust, trust)
+    start = RobustFit(coef, scale, trust, spread, worth_of_scale(total, len(coef)))
+    half = half_scale(rows.residual(coef), rows.weights, lost=len(coef))
+    return [start, replace(start, scale=half)] if EXACT < half < scale else [start]
 
 
 def _efficient_steps(rows: RegressionRows, coef: Vector, scale: float) -> Vector:

@@ -61,7 +61,8 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: Robus
     whole = least_squares(part, admitted.astype(np.float64))
     starts = (*starts, whole) if total * len(whole.coef) ** 2 <= _WORK else starts
     found = [_among_scattered(part, admitted, start) for start in starts]
-    groups = [_beside_a_group(part, start.coef) for start in (whole, starts[0])]
+    coefs = {id(start.coef): start.coef for start in (whole, *starts)}  # each of them once
+    groups = [_beside_a_group(part, coef) for coef in coefs.values()]
     found += [group for group in groups if group is not None]
     fit, evidence = max(found, key=lambda pair: pair[1])
     gain = evidence - _evidence(part, whole, RowKinds(whole.scale))

@@ -26,8 +26,7 @@ def near_rows(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
     spread = np.flatnonzero(np.asarray(high - low) > 0)
     if not len(spread) or len(columns) < 3:
         return near
-    few = np.array([len(np.unique(columns[:_LOOKED_AT, j])) <= _FEW_VALUES for j in spread])
-    few &= len(columns) > _FEW_VALUES * _FEW_VALUES
+    few = np.array([few_values(columns[:, j]) for j in spread])
     for j in spread[few]:
         _, level, shared = np.unique(columns[:, j], return_inverse=True, return_counts=True)
         near &= shared[level] >= _COMMON * len(columns)
@@ -35,6 +34,14 @@ def near_rows(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
         part = columns[:, spread[~few]]
         near &= LeverageWeights.fit(part, count, seed).weights(part) > 0
     return near if count[near].any() else np.ones(len(columns), dtype=bool)
+
+
+def few_values(column: Vector) -> bool:
+    """Whether a column has so few values that it may be a category's."""
+    return (
+        len(column) > _FEW_VALUES * _FEW_VALUES
+        and len(np.unique(column[:_LOOKED_AT])) <= _FEW_VALUES
+    )
 
 
 def rarely_copied(table: Vector, seed: int) -> NDArray[np.bool_]:

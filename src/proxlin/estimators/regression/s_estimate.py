@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxlin.estimators.leverage import bulk_rows
+from proxlin.estimators.regression.near_rows import few_values
 from proxlin.estimators.robust_scale import HALF, Vector, bisquare_weight, m_scale
 
 _SEARCH_ROWS = 2000  # rows at least among which starts are compared
@@ -22,6 +23,9 @@ _SUBSETS = 500  # random subsets of rows, fewer where many coefficients make the
 _FEWEST_SUBSETS = 50  # below which they are not worth their time
 _WORK = 2e9  # multiplications that the random subsets may cost
 _LEFT = ((20, 2), (5, 10), (1, 100))  # candidates that are left, and their steps
+_FOLLOWED = ((20, 100),)  # the same where it costs at most
+_CHEAP = 1e8  # multiplications
+_ALIKE = 1e-4  # relative difference of the scales of one minimum
 _CONCENTRATIONS = 2  # of random subsets before they are compared
 _SAME = 1e-8  # relative change of a scale that is none
 _BLOCK = 1 << 16  # rows of one product
@@ -56,8 +60,12 @@ class RegressionRows:
         return float(max(0.05, 1.0 - self.design.shape[1] / float(self.weights.sum())))
 
 
-def s_estimate(rows: RegressionRows, seed: int) -> tuple[Vector, float]:
-    """argmin_b M-scale(target - design b) over the rows that have a weight, as far as searched."""
+def s_estimates(rows: RegressionRows, seed: int) -> list[tuple[Vector, float]]:
+    """Local minima b of M-scale(target - design b) over the rows that have a weight, best first.
+
+    More than one only where many candidates cost little to follow. The least is the S-estimate;
+    where most rows of one category are wrong, it need not be the likeliest.
+    """
     generator = np.random.default_rng(seed)
     used = np.flatnonzero(rows.weights > 0)
     most = max(_SEARCH_ROWS, 20 * rows.design.shape[1])
@@ -65,15 +73,19 @@ def s_estimate(rows: RegressionRows, seed: int) -> tuple[Vector, float]:
     sample = RegressionRows(rows.design[chosen], rows.target[chosen], rows.weights[chosen])
     coefs = np.stack([*_deterministic_starts(sample), *_subset_starts(sample, generator)])
     scales = _scales(sample, coefs)
-    for count, steps in _LEFT:
-        order = np.argsort(scales, kind="stable")[:count]
-        coefs, scales = _improved(sample, coefs[order], scales[order], steps)
-    best = int(np.argmin(scales))
+    cheap = np.prod(_FOLLOWED) * sample.design.size * sample.design.shape[1] <= _CHEAP
+    for count, steps in _FOLLOWED if cheap else _LEFT:
+        coefs = coefs[np.argsort(scales, kind="stable")[:count]]
+        if cheap:
+            coefs = np.concatenate([coefs, _starts_without_categories(sample)])
+        coefs, scales = _improved(sample, coefs, _scales(sample, coefs), steps)
     if len(chosen) < len(used):
-        coef = coefs[best : best + 1]
-        coefs, scales = _improved(rows, coef, _scales(rows, coef), 20)
-        best = 0
-    return coefs[best], float(scales[best])
+        best = int(np.argmin(scales))
+        coefs = coefs[best : best + 1]
+        coefs, scales = _improved(rows, coefs, _scales(rows, coefs), 20)
+    order = np.argsort(scales, kind="stable")
+    new = np.diff(scales[order], prepend=-np.inf) > _ALIKE * scales[order]
+    return [(coefs[i], float(scales[i])) for i in order[new]]
 
 
 def weighted_least_squares(design: Vector, target: Vector, weights: Vector) -> Vector:
@@ -152,6 +164,21 @@ def _deterministic_starts(rows: RegressionRows) -> list[Vector]:
         inside[half] = w[half]
         starts.append(weighted_least_squares(a, y, inside))
     return starts
+
+
+def _starts_without_categories(rows: RegressionRows) -> Vector:
+    """The same by the columns of many values alone, zero for the others (Maronna & Yohai 2000).
+
+    Where most rows of a category are wrong, fits that have a coefficient for it follow them.
+    """
+    few = np.array([few_values(column) for column in rows.design.T])
+    few &= np.ptp(rows.design, axis=0) > 0  # the intercept is no category
+    if not few.any() or few.all():
+        return np.empty((0, len(few)))
+    starts = _deterministic_starts(replace(rows, design=rows.design[:, ~few]))
+    coefs = np.zeros((len(starts), len(few)))
+    coefs[:, ~few] = starts
+    return coefs
 
 
 def _least_absolute(rows: RegressionRows) -> Vector:
