@@ -177,7 +177,8 @@ def _shares(
         errors_better = float(gain.sum() / max(gain.std() * np.sqrt(len(gain)), 1e-12))
         if errors_better > _CLEAR:
             break
-    return shares if errors_better > _WORTH else medians
+    chosen: NDArray[np.float64] = shares if errors_better > _WORTH else medians
+    return chosen
 
 
 def _mixture(guesses: Matrix, truth: NDArray[np.float64]) -> NDArray[np.float64]:
