@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 from scipy.stats import skew
 from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import NearestNeighbors
 
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.detection.bulk import BulkDistance, CellModel
 from proxlin.estimators.detection.column_powers import ColumnPowers
+from proxlin.estimators.detection.groups import equal_groups
 from proxlin.estimators.detection.outlier_detector import RobustOutlierDetector
 
 
@@ -176,7 +178,7 @@ def test_frames_keep_names_and_reasons_have_a_column_a_kind() -> None:
     frame = pd.DataFrame(low_rank(100), columns=[f"c{j}" for j in range(10)])
     detector = RobustOutlierDetector().fit(frame)
     assert list(detector.feature_names_in_) == list(frame.columns)
-    assert list(detector.reasons(frame)) == ["distance", "neighbours"]
+    assert list(detector.reasons(frame)) == ["distance", "neighbours", "cells"]
 
 
 @pytest.mark.parametrize("share", [0, 0.6, -0.1])
@@ -236,3 +238,48 @@ def test_odd_pairs_of_skewed_columns_are_seen() -> None:
     logs[bad] = rng.permuted(logs[:20], axis=0)  # usual cells that do not go together
     scores = RobustOutlierDetector().fit(np.exp(logs)).outlier_scores_
     assert roc_auc_score(bad, scores) > 0.9  # 0.84 by neighbours in plain columns
+
+
+@pytest.mark.parametrize("count", [4, 5, 6])
+def test_none_of_several_groups_of_one_size_is_odd(count: int) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        centers, group = 4.0 * rng.normal(size=(count, 8)), np.arange(600) % count
+        x = centers[group] + rng.normal(size=(600, 8))
+        x[:5] += 12 * rng.choice([-1, 1], size=(5, 8))
+        detector = RobustOutlierDetector().fit(x)
+        flags = detector.outliers_
+        assert flags[:5].all()
+        assert max(flags[5:][group[5:] == j].mean() for j in range(count)) < 0.1
+
+
+def test_a_group_of_half_the_usual_size_is_one_and_a_smaller_one_is_none() -> None:
+    rng = np.random.default_rng(16)
+    centers = 20 * np.eye(4)
+    x = np.repeat(centers, [200, 180, 160, 30], axis=0) + rng.normal(size=(570, 4))
+    index = NearestNeighbors(n_neighbors=12, metric="manhattan").fit(x)
+    groups = equal_groups(index, x, 0.75)
+    truth = np.repeat([0, 1, 2, -1], [200, 180, 160, 30])
+    assert (groups == truth).mean() > 0.99
+    one = NearestNeighbors(n_neighbors=12, metric="manhattan").fit(x[:200])
+    assert not equal_groups(one, x, 0.75).any()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_lone_wrong_cell_makes_its_row_one_of_the_oddest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(size=(600, 3)) @ rng.normal(size=(3, 30)) + rng.normal(size=(600, 30))
+    levels = (rng.random((600, 10)) < 0.3).astype(float)
+    x, cells = np.hstack([numbers, levels]), rng.integers(30, size=6)
+    x[np.arange(6), cells] = 5 * x.std(axis=0)[cells]
+    detector = RobustOutlierDetector().fit(x)
+    ranks = (-detector.outlier_scores_).argsort().argsort()
+    assert ranks[:6].max() < 10  # up to 67 by distances and neighbours alone
+    assert (np.abs(detector.cell_scores(x[:6])).argmax(axis=1) == cells).all()
+
+
+def test_rare_counts_are_not_taken_for_lone_wrong_cells() -> None:
+    rng = np.random.default_rng(18)
+    counts = rng.poisson(0.1, size=(800, 20)).astype(float)
+    x = np.hstack([rng.normal(size=(800, 4)), counts])
+    assert RobustOutlierDetector().fit(x).outliers_.mean() < 0.05

@@ -28,16 +28,21 @@ def test_hidden_cells_come_back_beside_wrong_ones_of_any_size(size: float) -> No
 
 
 @pytest.mark.parametrize("skewed", [False, True])
-def test_columns_that_know_nothing_of_each_other_are_filled_with_about_their_medians(
-    skewed: bool,
+@pytest.mark.parametrize("shape", [(60, 5), (300, 8)])
+def test_columns_that_know_nothing_of_each_other_are_filled_with_their_medians(
+    shape: tuple[int, int], skewed: bool
 ) -> None:
-    rng = np.random.default_rng(2)
-    clean = rng.normal(size=(400, 6))
-    clean = np.exp(clean) if skewed else clean
-    hidden = rng.random(clean.shape) < 0.3
-    x = np.where(hidden, np.nan, clean)
-    errors = np.abs(RobustImputer().fit_transform(x) - clean)[hidden].mean()
-    assert errors < 1.03 * np.abs(np.nanmedian(x, axis=0) - clean)[hidden].mean()
+    apart = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        clean = np.exp(rng.normal(size=shape)) if skewed else rng.normal(size=shape)
+        hidden = rng.random(shape) < 0.3
+        x = np.where(hidden, np.nan, clean)
+        filled = RobustImputer().fit_transform(x)
+        medians = np.abs(np.nanmedian(x, axis=0) - clean)[hidden].mean()
+        apart.append(np.abs(filled - clean)[hidden].mean() / medians - 1)
+    assert (np.abs(apart) > 1e-12).sum() <= 1  # by chance in one of 44
+    assert max(apart) < 0.01
 
 
 def test_a_curved_relation_between_ranks_is_used() -> None:

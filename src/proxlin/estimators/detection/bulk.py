@@ -16,6 +16,7 @@ from sklearn.utils.extmath import randomized_svd
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
+Groups = NDArray[np.intp]  # of each row, from 0; -1 for rows that belong to none
 
 _DIRECTIONS = 250  # along which rows are compared with the median
 _STEPS = 30  # concentration steps; each lowers the determinant, and they soon stop
@@ -57,8 +58,11 @@ class BulkDistance:
     whitening: Matrix  # (components, components)
 
     @classmethod
-    def fit(cls, x: Matrix, components: int, share: float, seed: int) -> BulkDistance:
-        """Find the share of the rows that lie closest together, and their covariance."""
+    def fit(
+        cls, x: Matrix, components: int, share: float, seed: int, groups: Groups | None = None
+    ) -> BulkDistance:
+        """Find the share of the rows, of each group, that lie closest, and their covariance."""
+        groups = np.zeros(len(x), dtype=np.intp) if groups is None else groups
         center = x.mean(axis=0)
         variances, axes = principal_axes(x - center, components)
         alive = variances > 1e-9 * variances.max(initial=0.0)
@@ -66,8 +70,8 @@ class BulkDistance:
         scores = (x - center) @ axes
         if len(scores) > _SAMPLE:
             chosen = np.random.default_rng(seed).choice(len(scores), _SAMPLE, replace=False)
-            scores = scores[chosen]
-        middle, covariance = _concentrated(scores, share)
+            scores, groups = scores[chosen], groups[chosen]
+        middle, covariance = _concentrated(scores, share, groups)
         whitening = np.linalg.inv(np.linalg.cholesky(covariance))
         return cls(center, axes, middle, whitening)
 
@@ -78,15 +82,25 @@ class BulkDistance:
         return distances
 
 
-def _concentrated(x: Matrix, share: float) -> tuple[Vector, Matrix]:
+def least_odd(oddity: Vector, share: float, groups: Groups) -> NDArray[np.intp]:
+    """Those of least oddity, the share of all rows in equal parts of every group."""
+    members = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
+    part = min(1.0, share * len(oddity) / sum(map(len, members)))
+    chosen = []
+    for rows in members:
+        size = min(len(rows), max(2, round(part * len(rows))))
+        chosen.append(rows[np.argpartition(oddity[rows], size - 1)[:size]] if size else rows)
+    return np.sort(np.concatenate(chosen))
+
+
+def _concentrated(x: Matrix, share: float, groups: Groups) -> tuple[Vector, Matrix]:
     """Mean and covariance of a share of the rows that lie closest by these very moments.
 
     Concentration from the least outlying rows on (Rousseeuw and Van Driessen 1999) ends in the
     nearest local minimum of the determinant. The lowest of all may be that of a tight cluster
     together with a part of the bulk, since the cluster makes every other direction narrow.
     """
-    size = min(len(x), max(2, round(share * len(x))))
-    subset, lowest = np.argsort(_outlyingness(x), kind="stable")[:size], np.inf
+    subset, lowest = least_odd(_outlyingness(x), share, groups), np.inf
     for _ in range(_STEPS):
         moments = _moments(x[subset])
         determinant = float(np.linalg.slogdet(moments[1])[1])
@@ -95,7 +109,7 @@ def _concentrated(x: Matrix, share: float) -> tuple[Vector, Matrix]:
         lowest, center, covariance = determinant, *moments
         moved = x - center
         squares = (moved * np.linalg.solve(covariance, moved.T).T).sum(1)
-        subset = np.argpartition(squares, size - 1)[:size]
+        subset = least_odd(squares, share, groups)
     return center, covariance
 
 

@@ -1,4 +1,4 @@
-"""What makes a row odd, each as a number >= 0 that grows: its place, and how empty it is around it.
+"""What makes a row odd, each as a number >= 0 that grows: its place, how empty it is, one cell.
 
 Columns are scaled and clipped, so that no cell counts for more than a few standard deviations.
 """
@@ -9,15 +9,27 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from sklearn.neighbors import NearestNeighbors
 
-from proxlin.estimators.detection.bulk import NORMAL_IQR, BulkDistance, CellModel, Matrix, Vector
+from proxlin.estimators.detection.bulk import (
+    NORMAL_IQR,
+    BulkDistance,
+    CellModel,
+    Groups,
+    Matrix,
+    Vector,
+    least_odd,
+)
 from proxlin.estimators.detection.column_powers import ColumnPowers
+from proxlin.estimators.detection.groups import equal_groups
 
 ONE_BELOW = 15.865525393145708  # percent of a Gaussian more than a standard deviation below
 _FAR = 30.0  # inter-quartile standard deviations beyond which a cell adds nothing to the scale
 _CLIP = 5.0  # standard deviations that a cell counts for at most
 _SHARE = 0.75  # of the rows that are the bulk
+_COMMONEST = 0.25  # share of the rows that one value of a measured number may have
+_TAIL = 0.95  # of the surprises of a column, which says how long its tail is
 _COMPONENTS = (10, 20, 40)  # of the distances: a row may be odd in smaller components alone
 _ROWS_PER_COMPONENT = 10  # which more than the first number of components needs
 _REFERENCE = 5_000  # rows among which neighbours are looked for
@@ -139,6 +151,7 @@ class Oddity:
 
     scaling: BoundedScaling
     cells: CellModel
+    tails: Vector  # (columns,) >= 1, of their surprises over a Gaussian's; inf if none counts
     graded: NDArray[np.intp]  # the columns that a Gaussian may describe
     distances: tuple[BulkDistance, ...]  # by more and more components
     powers: ColumnPowers  # of the columns in which neighbours are near
@@ -166,18 +179,27 @@ class Oddity:
         plain = _clipped(z)
         graded = _graded(plain)
         gaussian = plain[:, graded]
+        crowd = Neighbourhood.fit(plain, seed)
+        groups = equal_groups(crowd.index, plain, _SHARE)
         distances = tuple(
-            BulkDistance.fit(gaussian, count, _SHARE, seed) for count in _component_counts(gaussian)
+            BulkDistance.fit(gaussian, count, _SHARE, seed, groups)
+            for count in _component_counts(gaussian)
         )
         far = _distance(distances, gaussian)
-        bulk = _bulk([far, Neighbourhood.fit(plain, seed).distances(plain)])
+        bulk = _bulk([far, crowd.distances(plain)], groups)
         powers = ColumnPowers.fit(plain)
         bent = _clipped(powers.apply(plain))
         neighbourhood = Neighbourhood.fit(bent[bulk], seed)
-        kinds = {"distance": far, "neighbours": neighbourhood.distances(bent)}
-        scales = {kind: LogScale.fit(values) for kind, values in kinds.items()}
         cells = CellModel.fit(plain[bulk])
-        fitted = cls(scaling, cells, graded, distances, powers, neighbourhood, scales)
+        surprises = np.abs(cells.surprises(plain))
+        tails = _tails(surprises, _measured(z, graded))
+        kinds = {
+            "distance": far,
+            "neighbours": neighbourhood.distances(bent),
+            "cells": (surprises / tails).max(axis=1),
+        }
+        scales = {kind: LogScale.fit(values) for kind, values in kinds.items()}
+        fitted = cls(scaling, cells, tails, graded, distances, powers, neighbourhood, scales)
         return fitted, fitted._total(kinds)
 
     def kinds(self, x: Matrix) -> dict[str, Vector]:
@@ -193,6 +215,7 @@ class Oddity:
         return {
             "distance": _distance(self.distances, plain[:, self.graded]),
             "neighbours": self.neighbourhood.distances(_clipped(self.powers.apply(plain))),
+            "cells": (np.abs(self.cells.surprises(plain)) / self.tails).max(axis=1),
         }
 
     def _scaled(self, kinds: dict[str, Vector]) -> dict[str, Vector]:
@@ -213,10 +236,10 @@ class Oddity:
         return np.where(np.isnan(x), 0.0, away / self.cells.spreads)
 
 
-def _bulk(kinds: list[Vector]) -> NDArray[np.intp]:
+def _bulk(kinds: list[Vector], groups: Groups) -> NDArray[np.intp]:
     # A crowd is no merit here: wrong rows that agree with each other must not vouch for it.
-    total = sum(np.maximum(LogScale.fit(values).apply(values), 0.0) for values in kinds)
-    return np.sort(np.argsort(total, kind="stable")[: max(2, round(_SHARE * len(kinds[0])))])
+    scaled = [np.maximum(LogScale.fit(values).apply(values), 0.0) for values in kinds]
+    return least_odd(np.sum(scaled, axis=0), _SHARE, groups)
 
 
 def _graded(z: Matrix) -> NDArray[np.intp]:
@@ -227,6 +250,27 @@ def _graded(z: Matrix) -> NDArray[np.intp]:
     others = [column[column != column[0]] for column in z.T]
     graded = np.flatnonzero([bool((other != other[:1]).any()) for other in others])
     return graded if len(graded) >= 2 else np.arange(z.shape[1])
+
+
+def _measured(z: Matrix, graded: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The graded columns of which no value is held by a quarter of the rows, if there are any.
+
+    Counts that are mostly zero and levels written as numbers have rare values that are not wrong.
+    """
+    most = np.array([np.unique(column, return_counts=True)[1].max() for column in z.T[graded]])
+    measured = graded[most < _COMMONEST * len(z)]
+    return measured if len(measured) else graded
+
+
+def _tails(surprises: Matrix, columns: NDArray[np.intp]) -> Vector:
+    """How far out one cell in twenty of these columns is, over that of a Gaussian; 1 at least.
+
+    Cells are clipped: where more of them are wrong, their column counts less here, not the others.
+    """
+    tails = np.full(surprises.shape[1], np.inf)
+    beyond = np.quantile(surprises[:, columns], _TAIL, axis=0)
+    tails[columns] = np.maximum(beyond / ndtri((1 + _TAIL) / 2), 1.0)
+    return tails
 
 
 def _component_counts(z: Matrix) -> list[int]:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from typing import Self
 
 _ROWS = 5000  # that are learned from
-_HELD = 0.1  # share of the known cells that judge
+_HELD = 0.1  # share of the known cells that judge,
+_DRAWS = 5  # as many others after them, so often at most, while those before are not clear
+_WORTH, _CLEAR = 2.0, 4.0  # standard errors by which guesses must be, or clearly are, worth it
 _RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40)
 _WORSE = 1.02  # and one worse by this factor ends the search
 _TURNS = 20  # of the factors while their number is chosen
-_CLEAR = 0.99  # a larger rank must be better by this factor
+_BETTER = 0.99  # a larger rank must be better by this factor
 _PARTS = 8  # of which each filler gets some
 _BOUND = 6.0  # units that an error counts for at most
 
@@ -84,11 +86,9 @@ class RobustImputer(
         z = self._units.apply(table)
         observed = ~np.isnan(z)
         z = np.where(observed, z, 0.0)
-        held = _held_out(observed, inside(z), rng)
-        shown = observed & ~held
-        self.n_factors_, strict = _choose_factors(z, shown, held)
-        judged = Fillers.fit(z, shown, self.n_factors_, strict=strict)
-        self._shares = _mixture(judged.guesses(z, shown)[:, held], z[held])
+        held_out = _held_out(observed, inside(z), rng)
+        self.n_factors_, strict = _choose_factors(z, observed & ~held_out[0], held_out[0])
+        self._shares = _shares(z, observed, held_out, self.n_factors_, strict=strict)
         self.weights_ = dict(zip(FILLERS, self._shares.tolist(), strict=True))
         self._fillers = Fillers.fit(z, observed, self.n_factors_, strict=strict)
         return self
@@ -122,13 +122,17 @@ class RobustImputer(
         return tags
 
 
-def _held_out(observed: Mask, trusted: Mask, rng: np.random.Generator) -> Mask:
-    """A share of the trusted cells, none that is one of the last two of its row or column."""
-    held = observed & trusted & (rng.random(observed.shape) < _HELD)
-    left = observed & ~held
-    held[left.sum(1) < 2] = False
-    held[:, left.sum(0) < 2] = False
-    return held
+def _held_out(observed: Mask, trusted: Mask, rng: np.random.Generator) -> list[Mask]:
+    """Shares of the trusted cells, none in common, none the last but one of its row or column."""
+    drawn = (rng.random(observed.shape) / _HELD).astype(int)
+    draws = []
+    for draw in range(_DRAWS):
+        held = observed & trusted & (drawn == draw)
+        left = observed & ~held
+        held[left.sum(1) < 2] = False
+        held[:, left.sum(0) < 2] = False
+        draws.append(held)
+    return draws
 
 
 def _choose_factors(z: Matrix, shown: Mask, held: Mask) -> tuple[int, bool]:
@@ -143,29 +147,48 @@ def _choose_factors(z: Matrix, shown: Mask, held: Mask) -> tuple[int, bool]:
     most = max(1, min(z.shape[1] - 1, len(z) // 4))
     for candidate in (r for r in _RANKS if r <= most):
         found = error(candidate, strict=True)
-        if found < _CLEAR * best:
+        if found < _BETTER * best:
             best, rank = found, candidate
         elif found > _WORSE * best:
             break
     return rank, best < error(rank, strict=False)
 
 
+def _shares(
+    z: Matrix, observed: Mask, held_out: list[Mask], rank: int, *, strict: bool
+) -> NDArray[np.float64]:
+    """Shares of the fillers by held-out cells, more of them as long as those before are not clear.
+
+    Whatever is not better than the medians by two standard errors may be so by chance, and they
+    fill all cells then.
+    """
+    guesses, truth = np.empty((len(FILLERS), 0)), np.empty(0)
+    medians = np.eye(len(FILLERS))[0]
+    shares, errors_better = medians, 0.0
+    for held in held_out:
+        if not held.any():
+            continue
+        shown = observed & ~held
+        judged = Fillers.fit(z, shown, rank, strict=strict).guesses(z, shown)
+        guesses = np.concatenate([guesses, judged[:, held]], axis=1)
+        truth = np.concatenate([truth, z[held]])
+        shares = _mixture(guesses, truth)
+        gain = _bounded(guesses[0] - truth) - _bounded(shares @ guesses - truth)
+        errors_better = float(gain.sum() / max(gain.std() * np.sqrt(len(gain)), 1e-12))
+        if errors_better > _CLEAR:
+            break
+    chosen: NDArray[np.float64] = shares if errors_better > _WORTH else medians
+    return chosen
+
+
 def _mixture(guesses: Matrix, truth: NDArray[np.float64]) -> NDArray[np.float64]:
     """Shares of the fillers, in eighths, by adding one part after the other where it helps most."""
-    parts = np.zeros(len(guesses))
-    if not len(truth):
-        parts[0] = 1.0
-        return parts
-    total = np.zeros(guesses.shape[1])
+    parts, total = np.zeros(len(guesses)), np.zeros(guesses.shape[1])
     for count in range(1, _PARTS + 1):
         errors = [_error((total + guess) / count - truth) for guess in guesses]
         chosen = int(np.argmin(errors))
         parts[chosen] += 1
         total = total + guesses[chosen]
-    # Whatever is not better than the medians by a standard error may be better by chance.
-    gain = _bounded(guesses[0] - truth) - _bounded(total / _PARTS - truth)
-    if gain.mean() <= gain.std() / np.sqrt(len(gain)):
-        parts = np.eye(len(guesses))[0] * _PARTS
     return parts / _PARTS
 
 
