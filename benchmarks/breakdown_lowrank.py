@@ -82,6 +82,19 @@ def factorization_cells(size: float, seed: int) -> float:
     return _cells(lambda x: _through(RobustFactorization(3, random_state=0), x), clean, size, seed)
 
 
+def pca_cells(size: float, seed: int) -> float:
+    """Relative error of clean rows by the plane of others in which a tenth of the cells is wrong.
+
+    In 30 columns nearly every row has such a cell.
+    """
+    clean = plane(seed, rank=3, columns=30, noise=0.03)
+    rng = np.random.default_rng(seed + 100)
+    wrong = rng.random(clean.shape) < 0.1
+    model = RobustPCA(3).fit(clean + size * wrong * np.abs(rng.normal(size=clean.shape)))
+    away = clean - model.mean_
+    return relative(model.mean_ + away @ model.components_.T @ model.components_, clean)
+
+
 def nmf_cells(size: float, seed: int) -> float:
     """The same of RobustNMF, parts with many zeros."""
     rng = np.random.default_rng(seed)
@@ -132,6 +145,7 @@ CASES: dict[str, Callable[[float, int], float]] = {
         for share in (0.1, 0.2, 0.3)
     },
     "RobustFactorization, 10 % of the cells": factorization_cells,
+    "RobustPCA, 10 % of the cells": pca_cells,
     "RobustFactorization, 20 % of the columns": factorization_columns,
     "RobustNMF, 10 % of the cells": nmf_cells,
     "RobustAutoencoder, 10 % of the cells": net_cells,

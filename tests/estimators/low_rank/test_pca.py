@@ -118,3 +118,30 @@ def test_a_row_off_rows_that_never_vary_has_a_score() -> None:
         scores = RobustPCA(scaling=False).fit(table).score_samples(table)
         assert np.isfinite(scores).all()
         assert scores[0] < scores[1:].min()
+
+
+@pytest.mark.parametrize("n_components", [2, "auto"])
+@pytest.mark.parametrize("size", [10.0, 1e3, 1e12])
+def test_wrong_cells_in_nearly_every_row_do_not_turn_the_plane(
+    size: float, n_components: int | str
+) -> None:
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(20, 2)))[0].T
+    x = 4 * rng.normal(size=(300, 2)) @ axes + 0.1 * rng.normal(size=(300, 20))
+    wrong = rng.random(x.shape) < 0.1  # 88 % of the rows have such a cell
+    x[wrong] += size * rng.choice([-1.0, 1.0], wrong.sum())
+    model = RobustPCA(n_components).fit(x)
+    found = model.components_
+    assert found.shape == axes.shape
+    assert np.degrees(np.arcsin(np.linalg.norm(found - found @ axes.T @ axes, 2))) < 2
+    assert model.outliers_.mean() < 0.05
+
+
+@pytest.mark.parametrize("size", [10.0, 1e12])
+def test_rows_of_mostly_wrong_cells_are_outliers(size: float) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 20)) + 0.1 * rng.normal(size=(300, 20))
+    x[:90] += size * rng.normal(size=(90, 20))
+    model = RobustPCA(2).fit(x)
+    np.testing.assert_array_equal(model.outliers_, np.arange(300) < 90)
+    np.testing.assert_array_equal(model.outliers_, model.outlier_scores_ > 1)

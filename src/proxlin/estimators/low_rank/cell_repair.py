@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from proxlin.estimators.low_rank.cell_fillers import ColumnUnits, inside
-from proxlin.estimators.low_rank.factor_model import FactorModel, Matrix
+from proxlin.estimators.low_rank.factor_model import FactorModel, Mask, Matrix
 from proxlin.estimators.tables import Array, as_tensor
 from proxlin.exact.factorize import Cells
 from proxlin.exact.factorize.bounded import Bounds
@@ -41,21 +41,33 @@ def bounded_rows(rows: Array, factors: int, seed: int) -> Array:
 def repaired(rows: Array, factors: int, seed: int) -> Array:
     """The rows with their wrong cells at what the others let expect.
 
+    Rows of which most cells are wrong are left out. The same object if no cell is wrong.
+    """
+    filled, wrong = repair_cells(rows, factors, seed)
+    if not wrong.any():
+        return rows
+    lost = wrong.mean(axis=1) > _LOST
+    kept = ~lost if lost.mean() <= _MOST_LOST else np.ones(len(rows), dtype=bool)
+    return filled[kept]
+
+
+def repair_cells(rows: Array, factors: int, seed: int) -> tuple[Array, Mask]:
+    """(rows with their wrong cells at what the others let expect, which cells are wrong).
+
     Wrong are cells beyond six robust standard deviations of their column, unless their row lets
-    expect them, and those that contradict their row. Rows of which most cells are wrong are left
-    out. The same object if no cell is beyond.
+    expect them, and those that contradict their row; none if no cell is beyond. NaN stays.
     """
     units = ColumnUnits.fit(rows)
     z = units.apply(rows)
-    graded = (rows == np.median(rows, axis=0)).mean(axis=0) <= _ONE_VALUE
+    observed = ~np.isnan(z)
+    graded = (rows == np.nanmedian(rows, axis=0)).mean(axis=0) <= _ONE_VALUE
     trusted = inside(z) | ~graded
-    if trusted.all():
-        return rows
-    beyond = 1 - trusted.mean(axis=1)
+    if trusted[observed].all():
+        return rows, np.zeros(z.shape, dtype=bool)
+    beyond = (observed & ~trusted).mean(axis=1)
     chosen = np.flatnonzero(beyond <= max(_WHOLE, float(np.median(beyond))))
     if len(chosen) > _ROWS:
         chosen = np.random.default_rng(seed).choice(chosen, _ROWS, replace=False)
-    observed = np.ones(z.shape, dtype=bool)
     model = FactorModel.fit(
         z[chosen],
         observed[chosen],
@@ -66,11 +78,10 @@ def repaired(rows: Array, factors: int, seed: int) -> Array:
     )
     seen = model.explain(z, observed, trusted=trusted)
     far = np.abs((rows - units.center) / units.scale - seen.expected) > _DISTANCE
-    wrong = far & graded & (~trusted | (np.abs(seen.surprise) > _SURPRISE))
+    wrong = far & graded & observed & (~trusted | (np.abs(seen.surprise) > _SURPRISE))
     if not wrong.any():
-        return rows
-    lost = wrong.mean(axis=1) > _LOST
-    kept = ~lost if lost.mean() <= _MOST_LOST else np.ones(len(rows), dtype=bool)
-    expected: Matrix = units.invert(np.clip(seen.expected, z.min(axis=0), z.max(axis=0)))
-    repaired_rows: Array = np.where(wrong, expected, rows)[kept].astype(rows.dtype, copy=False)
-    return repaired_rows
+        return rows, wrong
+    shown = np.where(observed, z, 0.0)
+    expected: Matrix = units.invert(np.clip(seen.expected, shown.min(axis=0), shown.max(axis=0)))
+    filled: Array = np.where(wrong, expected, rows).astype(rows.dtype, copy=False)
+    return filled, wrong

@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.stats import chi2
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -17,13 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 from proxlin._checks import check_choice, check_flag, check_open_interval
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import drawn_seed
-from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.low_rank.plane_cells import (
+    cells_of,
+    completed,
+    rows_near_plane,
+    without_wrong_cells,
+)
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.tables import Array, as_array, check_squares, read_codes, read_table
-from proxlin.exact.factorize import Cells, RowNorm
+from proxlin.estimators.tables import Array, check_squares, read_codes, read_table
 from proxlin.exact.factorize.bounded import Bounds
-from proxlin.exact.factorize.fit_factors import FactorSettings, embed_bounded, fit_bounded
 
 if TYPE_CHECKING:
     from typing import Self
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 Matrix = NDArray[np.float64]
 
 _FARTHEST = 1e150  # deviations whose squares are numbers
-_FIRST_COMPONENTS = 10  # of the factorisation that tells good rows from bad ones, at most
 _GAP = 5  # "auto" looks for the largest ratio of neighbouring variances among the leading ones
 _QUANTILE = 0.9995  # of good rows that stay inside the limits of their scores
 _ROUNDS = 3  # of choosing rows by the components, and components by the rows
@@ -68,8 +69,9 @@ class RobustPCA(
 ):
     """Principal components of the good rows, of which those that follow the same plane decide.
 
-    A factorisation with bounded residuals, by row norms, finds a plane that neither wrong rows nor
-    wrong cells have turned; missing cells and cells far off it are filled from it. Rows near the
+    Cells that contradict the others of their row are put to what these let expect. A factorisation
+    with bounded residuals, by row norms, finds a plane that neither wrong rows nor wrong cells have
+    turned; missing cells and cells far off it are filled from it. Rows near the
     plane and not too far out in it then give mean, components and variances like plain PCA, a few
     times in turn. On clean Gaussian rows less than 1 % of them are left out.
 
@@ -124,13 +126,19 @@ class RobustPCA(
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the components of the rows of X, NaN for missing cells; `y` is ignored."""
         table = self._begin(X)
-        rows = self._filled_by_plane(table)
-        good = self._near_plane
+        seed = drawn_seed(self.random_state)
+        wanted, m = self.n_components, table.shape[1]
+        count = int(wanted) if isinstance(wanted, Integral) else m // 2
+        scaled, lost = without_wrong_cells(table / self._scale, count, seed)
+        self._bounds = Bounds.of(cells_of(scaled))
+        rows, good = rows_near_plane(scaled, self._bounds, count, seed)
+        good = good & (lost <= 1.0)
         for _ in range(_ROUNDS):
             if not good.any():
                 good = np.ones(len(rows), dtype=bool)
             self._solve(Moments.of(rows[good]))
-            self.outlier_scores_, inside = self._judge(rows)
+            self.outlier_scores_ = np.maximum(self._judge(rows), lost)
+            inside = self.outlier_scores_ <= 1.0
             if (inside == good).all():
                 break
             good = inside
@@ -145,7 +153,8 @@ class RobustPCA(
         if not hasattr(self, "components_"):
             return self.fit(X)
         rows = self._complete(self._read(X))
-        self.outlier_scores_, good = self._judge(rows)
+        self.outlier_scores_ = self._judge(rows)
+        good = self.outlier_scores_ <= 1.0
         self.outliers_ = ~good
         if good.any():
             self._solve(self._moments.plus(Moments.of(rows[good])))
@@ -206,48 +215,6 @@ class RobustPCA(
         self._scale = np.ones(table.shape[1]) if scaling is None else scaling.scale
         return table
 
-    def _filled_by_plane(self, table: Matrix) -> Matrix:
-        """The rows in scaled columns, missing and far cells from a robust plane near them."""
-        n, m = table.shape
-        cells = _cells(table / self._scale)
-        self._bounds = Bounds.of(cells)
-        count = self.n_components if isinstance(self.n_components, Integral) else m // 2
-        rank = int(max(1, min(int(count), m // 2, n - 1, _FIRST_COMPONENTS)))
-        if m == 1 or n < 3:
-            self._near_plane = np.ones(n, dtype=bool)
-            return as_array(self._bounds.pull(cells).values)
-        seed = drawn_seed(self.random_state)
-        middle = self._bounds.middle
-        moved = Cells(cells.values - middle, cells.observed, cells.max_bytes)
-        if cells.observed is not None:
-            moved = Cells(moved.values * cells.observed, cells.observed, cells.max_bytes)
-        norm = RowNorm(2.0, 0.0, False)
-        bounds = Bounds(torch.zeros_like(middle), self._bounds.spread, self._bounds.reach)
-        settings = FactorSettings(tol=1e-3, max_iter=50, seed=seed)
-        fit = fit_bounded(moved, bounds, rank, norm, settings)
-        plane = embed_bounded(moved, bounds, fit.v, norm, None).u @ fit.v
-        residual = ((moved.values - plane) / bounds.spread.to(plane)).abs()
-        far = residual > 6.0
-        if cells.observed is not None:
-            far |= ~cells.observed
-        rows = as_array(torch.where(far, plane, moved.values) + middle.to(plane))
-        distance = np.linalg.norm(rows - as_array(plane + middle.to(plane)), axis=1)
-        mostly_far = as_array(far.double().mean(1)) > 0.5
-        scale = OutlierScale.fit(distance, size=float(np.median(np.linalg.norm(rows, axis=1))))
-        length = np.linalg.norm(as_array(plane / bounds.spread.to(plane)), axis=1)
-        limit = OutlierScale.fit(length, size=float(np.median(length)), cutoff=6.0)
-        self._near_plane = ~(
-            scale.flags(scale.scores(distance)) | limit.flags(limit.scores(length)) | mostly_far
-        )
-        if cells.observed is not None:  # cells that nobody measured make no row good
-            self._near_plane &= as_array(cells.observed.double().mean(1)) > 0.3
-        # A cluster of wrong rows may own an axis of the plane: the closest half decides.
-        plain = (rows - as_array(middle)) / as_array(self._bounds.spread)
-        self._near_plane &= LeverageWeights.fit(plain, None, seed).weights(plain) > 0
-        if self._near_plane.sum() <= rank:
-            self._near_plane[:] = True
-        return rows
-
     def _solve(self, moments: Moments) -> None:
         """Components of the moments of good rows."""
         self._moments = moments
@@ -284,8 +251,8 @@ class RobustPCA(
         share = np.cumsum(values) / max(values.sum(), 1e-300)
         return min(most, int(np.searchsorted(share, wanted)) + 1)
 
-    def _judge(self, rows: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
-        """The score of each row, and which rows lie inside both limits.
+    def _judge(self, rows: Matrix) -> Matrix:
+        """The score of each row, at most 1 inside both limits.
 
         The limits are those of a Gaussian, stretched to the median of the rows, which outliers of
         less than half do not move.
@@ -307,35 +274,11 @@ class RobustPCA(
             scale = OutlierScale.fit(roots, size=float(np.median(roots)))
             ratios.append(np.maximum((roots - scale.center) / (scale.cutoff * scale.spread), 0.0))
         worst: Matrix = np.sqrt(np.max(ratios, axis=0)) if ratios else np.zeros(len(rows))
-        return worst, worst <= 1.0
+        return worst
 
     def _complete(self, table: Matrix) -> Matrix:
         """Rows in scaled columns; missing and far cells follow from the others of their row."""
-        rows = table / self._scale
-        cells = _cells(rows - self._center)
-        basis = torch.from_numpy(np.ascontiguousarray(self._axes))
-        middle = self._bounds.middle - torch.from_numpy(self._center)
-        bounds = Bounds(middle, self._bounds.spread, np.inf)
-        pulled = bounds.pull(cells)
-        if pulled is cells and cells.observed is None:
-            return rows
-        some = slice(None) if cells.observed is not None else (pulled.values != cells.values).any(1)
-        # By absolute residuals: a row has few wrong cells, whose squares would decide.
-        rank = min(len(basis), rows.shape[1] // 2)
-        chosen = cells.rows(some)
-        plane = torch.zeros_like(chosen.values)
-        if rank:
-            leading = basis[:rank].contiguous()
-            plane = embed_bounded(chosen, bounds, leading, RowNorm(1.0, 0.0, False), None).u
-            plane = plane @ leading
-        residual = (chosen.values - plane).abs() / bounds.spread.to(plane)
-        far = residual > 6.0
-        if cells.observed is not None:
-            far |= ~cells.observed
-        filled = cells.values.clone()
-        filled[some] = torch.where(far, plane, chosen.values)
-        completed: Matrix = as_array(filled) + self._center
-        return completed
+        return completed(table / self._scale, self._bounds, self._center, self._axes)
 
     @property
     def _n_features_out(self) -> int:
@@ -365,7 +308,3 @@ class RobustPCA(
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _cells(table: Matrix) -> Cells:
-    return Cells.of(torch.from_numpy(np.ascontiguousarray(table)))

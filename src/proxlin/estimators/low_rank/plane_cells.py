@@ -1,0 +1,114 @@
+"""Cells by a plane that most rows follow: where wrong and missing ones should be, and which rows
+lie near it.
+
+A wrong cell moves its whole row, so that where one cell in ten is wrong hardly any row of many
+columns is good. Most cells of most rows are right, though, and say what the others should have
+been; what is left then are rows that are wrong as a whole.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from proxlin.estimators.leverage import LeverageWeights
+from proxlin.estimators.low_rank.cell_repair import repair_cells
+from proxlin.estimators.low_rank.factor_model import Mask, Matrix, Vector
+from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.tables import as_array
+from proxlin.exact.factorize import Cells, RowNorm
+from proxlin.exact.factorize.bounded import Bounds
+from proxlin.exact.factorize.fit_factors import FactorSettings, embed_bounded, fit_bounded
+
+_FIRST_COMPONENTS = 10  # of the factorisation that tells good rows from bad ones, at most
+_FEW = 10  # rows below which no cell is told from others
+_FAR = 6.0  # robust standard deviations of its column that a wrong cell is off the plane
+_LOST = 0.5  # share of wrong cells of a row beyond which the others say nothing of it
+_MINORITY = 0.5  # of the rows: where more have a wrong cell, no half of them is good
+_KNOWN = 0.3  # share of known cells that a row needs to decide something
+
+
+def cells_of(table: Matrix) -> Cells:
+    """The table as the factorisation reads it."""
+    return Cells.of(torch.from_numpy(np.ascontiguousarray(table)))
+
+
+def without_wrong_cells(table: Matrix, count: int, seed: int) -> tuple[Matrix, Vector]:
+    """(table with wrong cells at what their rows let expect, their share in each row over a half).
+
+    Rows of more wrong cells than that stay as they are, and all of them where those with a wrong
+    cell are a minority: they may be wrong as a whole, and the others are enough.
+    """
+    n, m = table.shape
+    if m < 3 or n < _FEW or np.isnan(table).all(axis=0).any():
+        return table, np.zeros(n)
+    filled, wrong = repair_cells(table, max(1, min(count, m // 2, n // 4)), seed)
+    lost: Vector = wrong.mean(axis=1) / _LOST
+    if wrong.any(axis=1).mean() <= _MINORITY:
+        return table, lost
+    return np.where(lost[:, None] > 1.0, table, filled), lost
+
+
+def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tuple[Matrix, Mask]:
+    """(rows with missing and far cells from a robust plane of so many axes, which are near it)."""
+    n, m = table.shape
+    cells = cells_of(table)
+    if m == 1 or n < 3:
+        return as_array(bounds.pull(cells).values), np.ones(n, dtype=bool)
+    rank = max(1, min(count, m // 2, n - 1, _FIRST_COMPONENTS))
+    middle = bounds.middle
+    moved = Cells(cells.values - middle, cells.observed, cells.max_bytes)
+    if cells.observed is not None:
+        moved = Cells(moved.values * cells.observed, cells.observed, cells.max_bytes)
+    norm = RowNorm(2.0, 0.0, False)
+    centred = Bounds(torch.zeros_like(middle), bounds.spread, bounds.reach)
+    settings = FactorSettings(tol=1e-3, max_iter=50, seed=seed)
+    fit = fit_bounded(moved, centred, rank, norm, settings)
+    plane = embed_bounded(moved, centred, fit.v, norm, None).u @ fit.v
+    residual = ((moved.values - plane) / bounds.spread.to(plane)).abs()
+    far = residual > _FAR
+    if cells.observed is not None:
+        far |= ~cells.observed
+    rows = as_array(torch.where(far, plane, moved.values) + middle.to(plane))
+    near = _near(rows, as_array(plane), bounds) & (as_array(far.double().mean(1)) <= _LOST)
+    if cells.observed is not None:  # cells that nobody measured make no row good
+        near &= as_array(cells.observed.double().mean(1)) > _KNOWN
+    # A cluster of wrong rows may own an axis of the plane: the closest half decides.
+    plain = (rows - as_array(middle)) / as_array(bounds.spread)
+    near &= LeverageWeights.fit(plain, None, seed).weights(plain) > 0
+    return rows, near if near.sum() > rank else np.ones(n, dtype=bool)
+
+
+def _near(rows: Matrix, plane: Matrix, bounds: Bounds) -> NDArray[np.bool_]:
+    """Rows neither far off the plane, which is given about the middle, nor far out in it."""
+    distance = np.linalg.norm(rows - (plane + as_array(bounds.middle)), axis=1)
+    off = OutlierScale.fit(distance, size=float(np.median(np.linalg.norm(rows, axis=1))))
+    length = np.linalg.norm(plane / as_array(bounds.spread), axis=1)
+    out = OutlierScale.fit(length, size=float(np.median(length)), cutoff=6.0)
+    return ~(off.flags(off.scores(distance)) | out.flags(out.scores(length)))
+
+
+def completed(rows: Matrix, bounds: Bounds, center: Vector, axes: Matrix) -> Matrix:
+    """Rows whose missing and far cells follow from the others, by the plane of axes at center."""
+    cells = cells_of(rows - center)
+    basis = torch.from_numpy(np.ascontiguousarray(axes))
+    around = Bounds(bounds.middle - torch.from_numpy(center), bounds.spread, np.inf)
+    pulled = around.pull(cells)
+    if pulled is cells and cells.observed is None:
+        return rows
+    some = slice(None) if cells.observed is not None else (pulled.values != cells.values).any(1)
+    # By absolute residuals: a row has few wrong cells, whose squares would decide.
+    rank = min(len(basis), rows.shape[1] // 2)
+    chosen = cells.rows(some)
+    plane = torch.zeros_like(chosen.values)
+    if rank:
+        leading = basis[:rank].contiguous()
+        plane = embed_bounded(chosen, around, leading, RowNorm(1.0, 0.0, False), None).u @ leading
+    residual = (chosen.values - plane).abs() / around.spread.to(plane)
+    far = residual > _FAR
+    if cells.observed is not None:
+        far |= ~cells.observed
+    filled = cells.values.clone()
+    filled[some] = torch.where(far, plane, chosen.values)
+    return as_array(filled) + center
