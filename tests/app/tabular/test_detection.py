@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -96,3 +98,28 @@ def test_tables_without_far_numbers_or_without_numbers_have_no_odd_cells(frame) 
     levels = pd.DataFrame({name: rng.choice(["a", "b", "c"], 60) for name in ("u", "v", "w")})
     assert detect_outliers(clean).odd_cells(5) == []
     assert detect_outliers(levels).odd_cells(5) == []
+
+
+def test_no_expectation_lies_beyond_the_numbers_of_its_column() -> None:
+    rng = np.random.default_rng(3)
+    size = rng.normal(size=400)
+    amount = np.maximum(0, 50 * size)  # half of them 0, where the line through the others is below
+    frame = pd.DataFrame({"size": size, "double": 2 * size, "amount": amount + rng.random(400)})
+    frame.loc[7] = [-3.0, -6.0, 1e9]
+    cells = [cell for misfit in detect_outliers(frame).worst(400) for cell in misfit.cells]
+    assert min(cell.expected for cell in cells if cell.column == "amount") >= 0
+
+
+def test_a_cell_that_is_as_expected_is_not_blamed(detection) -> None:
+    class Expecting:
+        """A detector to which widths and kinds are odd, and only widths are off."""
+
+        def cell_scores(self, cells):
+            return np.where([name in ("width", "kind") for name in names], 5.0, 0.0) + 0 * cells
+
+        def expected(self, cells):
+            return np.where([name == "width" for name in names], 15.0, cells)
+
+    names = [detection.encoding.features[j].name for j in detection.encoding.owners]
+    misfits = replace(detection, detector=Expecting()).worst(1)
+    assert {cell.column for misfit in misfits for cell in misfit.cells} == {"width"}

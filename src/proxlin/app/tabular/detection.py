@@ -63,7 +63,10 @@ class Detection:
         misfits = []
         for row, pairs in zip(rows, shown, strict=True):
             score, flag = float(self.judged.scores[row]), bool(self.judged.flags[row])
-            misfits.append(Misfit(row + 1, score, flag, tuple(next(cells) for _ in pairs)))
+            told = [next(cells) for _ in pairs]
+            # A rare category may be odd and still the likeliest of its column.
+            telling = [cell for cell in told if cell.expected != cell.got] or told[:1]
+            misfits.append(Misfit(row + 1, score, flag, tuple(telling)))
         return misfits
 
     def odd_cells(self, count: int) -> list[tuple[int, OddCell]]:
@@ -104,7 +107,7 @@ class Detection:
 
     def _told(self, rows: list[int], pairs: list[tuple[int, int]]) -> list[OddCell]:
         """The cells (place among the rows, column), with what was expected there."""
-        usual = self.detector.expected(self.cells[rows])
+        usual = self._usual(rows)
         some = self.table.frame.iloc[rows]
         wanted = {j for _, j in pairs}
         got = {
@@ -120,6 +123,21 @@ class Detection:
                 expected = float(round(float(expected)))
             cells.append(OddCell(self.judged.names[j], expected, got[j][place]))
         return cells
+
+    def _usual(self, rows: list[int]) -> Matrix:
+        """What is expected in each cell: no number beyond both it and 98 % of its column.
+
+        A straight line through the others leads below zero where no number may be.
+        """
+        got = self.cells[rows]
+        usual = self.detector.expected(got)
+        for place, owner in enumerate(self.encoding.owners):
+            known = self.cells[~np.isnan(self.cells[:, place]), place]
+            if isinstance(self.encoding.features[owner], NumberColumn) and len(known):
+                low, high = np.percentile(known, (1, 99))
+                least, most = np.fmin(low, got[:, place]), np.fmax(high, got[:, place])
+                usual[:, place] = np.clip(usual[:, place], least, most)
+        return usual
 
     def surprises(self, rows: Sequence[int] | NDArray[np.intp]) -> Matrix:
         """How odd each cell of these rows is: (rows, columns of the table)."""
@@ -205,8 +223,8 @@ def detection_report(found: Detection, source: str, command: str) -> str:
                 score_drawing(judged, np.arange(1, rows + 1), found.cutoff),
                 Text(
                     "The score says how many robust standard deviations a row is odder than a"
-                    " middling one, by its place and its neighbours. An odd row need not be a wrong"
-                    " one."
+                    " middling one, by its place, its neighbours and its oddest cell. An odd row"
+                    " need not be a wrong one."
                 ),
             ],
         )
