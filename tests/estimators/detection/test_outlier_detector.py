@@ -283,3 +283,10 @@ def test_rare_counts_are_not_taken_for_lone_wrong_cells() -> None:
     counts = rng.poisson(0.1, size=(800, 20)).astype(float)
     x = np.hstack([rng.normal(size=(800, 4)), counts])
     assert RobustOutlierDetector().fit(x).outliers_.mean() < 0.05
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e12])
+def test_a_far_cluster_of_three_in_ten_does_not_make_good_rows_odd(size: float) -> None:
+    x = low_rank(300)
+    x[:90] = size + 0.1 * np.random.default_rng(5).normal(size=(90, 10))
+    assert RobustOutlierDetector().fit(x).outliers_[90:].mean() < 0.03

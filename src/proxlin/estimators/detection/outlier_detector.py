@@ -33,12 +33,13 @@ _GAUSSIAN_TABLES = 60  # at most: two rows are fitted in a moment, too
 
 
 class RobustOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # has no types
-    """Score rows without labels: by how far out they lie, and how empty it is around them.
+    """Score rows without labels: how far out they lie, how empty it is there, their oddest cell.
 
-    Two kinds of oddity are measured against what three quarters of the rows agree on, and averaged
-    on robust logarithmic scales: the Mahalanobis distance of the leading principal scores (minimum
-    covariance determinant) of the columns with more than two values, and the mean distance to the
-    nearest rows of the bulk. NaN marks a missing cell, filled by what its row predicts.
+    Three kinds of oddity are measured against what three quarters of the rows agree on, and
+    averaged on robust logarithmic scales: the Mahalanobis distance of the leading principal scores
+    (minimum covariance determinant) of the columns with more than two values, the mean distance to
+    the nearest rows of the bulk, and the most surprising cell given its row in columns of measured
+    numbers. NaN marks a missing cell, filled by what its row predicts.
 
     Parameters
     ----------

@@ -69,11 +69,12 @@ class RobustPCA(
 ):
     """Principal components of the good rows, of which those that follow the same plane decide.
 
-    Cells that contradict the others of their row are put to what these let expect. A factorisation
-    with bounded residuals, by row norms, finds a plane that neither wrong rows nor wrong cells have
-    turned; missing cells and cells far off it are filled from it. Rows near the
-    plane and not too far out in it then give mean, components and variances like plain PCA, a few
-    times in turn. On clean Gaussian rows less than 1 % of them are left out.
+    Cells that contradict the others of their row are put to what these let expect, where most rows
+    have such cells. A factorisation with bounded residuals, by row norms, finds a plane that wrong
+    rows and cells have not turned; missing cells and cells far off it are filled from it. Rows near
+    the plane and not too far out in it then give mean, components and variances like plain PCA, a
+    few times in turn. On clean Gaussian rows less than 1 % of them are left out; where rows are not
+    several times the columns it may be a third, and fewer if the number of components is given.
 
     Parameters
     ----------
