@@ -5,10 +5,11 @@
 Every detector learns from the whole table, outliers included, and scores the same rows. Tables are
 the files `outliers/*.npz` (X, y) of the folder PROXLIN_DATA, such as those of ADBench; of longer
 ones, so many rows are drawn. Rivals see standardised columns and keep their defaults. A fit that
-fails or takes longer than `--limit` seconds counts like chance. Seeds are those of the detectors:
-one that does not draw anything is run once. Runs are saved one by one, and a call goes on where the
-last one ended; `--renew NAME` runs a detector again. Printed and saved: mean area under the ROC
-curve, average precision, mean rank by each, processor seconds, and where some rival is ahead.
+fails or takes longer than `--limit` processor seconds counts like chance, and so do rows whose
+scores are all infinite; both are noted. Seeds are those of the detectors: one that does not draw
+anything is run once. Runs are saved one by one, and a call goes on where the last one ended;
+`--renew NAME` runs a detector again. Printed and saved: mean area under the ROC curve, average
+precision, mean rank by each, processor seconds, seeds, what failed, and where some rival is ahead.
 """
 
 from __future__ import annotations
@@ -112,7 +113,10 @@ def run(
                 started, note = time.process_time(), ""
                 try:
                     with time_limit(limit):
-                        found = np.nan_to_num(scores(name, x, seed))
+                        found = scores(name, x, seed)
+                    if not np.isfinite(found).all():
+                        note = f"{(~np.isfinite(found)).mean():.0%} of the scores not finite"
+                    found = np.nan_to_num(found)
                     measured = roc_auc_score(y, found), average_precision_score(y, found)
                 except Exception as error:  # a rival's failure is a result, not our end
                     measured, note = (0.5, y.mean()), f"{type(error).__name__}: {error}"[:60]
@@ -132,6 +136,7 @@ def summary(runs: pd.DataFrame) -> pd.DataFrame:
         by_table[f"{measure}_rank"] = by_table.groupby("table")[measure].rank(ascending=False)
     order = ["auc", "average_precision", "auc_rank", "average_precision_rank", "seconds"]
     means = by_table.groupby("detector")[order].mean()
+    means["seeds"] = runs.groupby("detector")["seed"].nunique()
     return means.sort_values("auc", ascending=False)
 
 
@@ -175,13 +180,13 @@ def main() -> None:
         behind += markdown(losses(runs), "table")
         print(behind)
     notes = runs[runs.note != ""][["table", "detector", "note"]].drop_duplicates()
-    if len(notes):
-        print(notes.to_string(index=False))
-    frame.to_csv(arguments.out / "detection.csv")
-    head = (
-        f"At most {arguments.rows:,} rows; up to {arguments.seeds} seeds of random detectors.\n\n"
+    failed = "\nWhat failed, and counts like chance\n\n" + markdown(
+        notes.set_index("table"), "table"
     )
-    (arguments.out / "detection.md").write_text(head + markdown(frame, "detector") + behind)
+    print(failed if len(notes) else "")
+    frame.to_csv(arguments.out / "detection.csv")
+    text = f"At most {arguments.rows:,} rows.\n\n" + markdown(frame, "detector") + behind
+    (arguments.out / "detection.md").write_text(text + (failed if len(notes) else ""))
 
 
 if __name__ == "__main__":
