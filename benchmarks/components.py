@@ -40,7 +40,7 @@ CHUNKS, COLUMNS = 50, 20
 
 def degrees(a: Matrix, b: Matrix) -> float:
     """The largest angle between the planes of two orthonormal sets of rows."""
-    return float(np.degrees(np.arcsin(min(1.0, np.linalg.norm(a - a @ b.T @ b, 2)))))
+    return float(np.degrees(np.arcsin(min(1.0, float(np.linalg.norm(a - a @ b.T @ b, 2))))))
 
 
 @contextmanager

@@ -48,7 +48,8 @@ def repaired(rows: Array, factors: int, seed: int) -> Array:
         return rows
     lost = wrong.mean(axis=1) > _LOST
     kept = ~lost if lost.mean() <= _MOST_LOST else np.ones(len(rows), dtype=bool)
-    return filled[kept]
+    whole: Array = filled[kept]
+    return whole
 
 
 def repair_cells(rows: Array, factors: int, seed: int) -> tuple[Array, Mask]:
