@@ -24,11 +24,17 @@ class Recurrent(nn.Module):
     """A recurrent net whose last state is mapped to the forecast."""
 
     def __init__(
-        self, kind: type[nn.LSTM | nn.GRU | nn.RNN], inputs: int, hidden: int, outputs: int
+        self,
+        kind: type[nn.LSTM | nn.GRU | nn.RNN],
+        inputs: int,
+        hidden: int,
+        outputs: int,
+        *,
+        both_ways: bool = False,
     ) -> None:
         super().__init__()
-        self.cell = kind(inputs, hidden, batch_first=True)
-        self.head = nn.Linear(hidden, outputs)
+        self.cell = kind(inputs, hidden, batch_first=True, bidirectional=both_ways)
+        self.head = nn.Linear(2 * hidden if both_ways else hidden, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, inputs) -> (B, outputs)."""
@@ -168,6 +174,75 @@ class Gated(nn.Module):
         return found
 
 
+class SkipAutoencoder(nn.Module):
+    """Convolutions down and up again, with a shortcut past the narrow part."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(1, channels, 4, 4)
+        self.narrow = nn.Conv2d(channels, 2 * channels, 3, 2, 1)
+        self.up = nn.ConvTranspose2d(2 * channels, channels, 3, 2)
+        self.last = nn.ConvTranspose2d(2 * channels, 1, 4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 1, 28, 28) -> (B, 1, 28, 28)."""
+        coarse = torch.tanh(self.down(x))  # (B, channels, 7, 7)
+        back = nn.functional.gelu(self.up(nn.functional.gelu(self.narrow(coarse)))[..., :7, :7])
+        pooled = nn.functional.avg_pool2d(coarse, 7).expand_as(coarse)
+        found: Tensor = self.last(torch.cat([back, pooled], 1))
+        return found
+
+
+class Multiplied(nn.Module):
+    """Hidden layers whose units are products of a linear part and a gate (SwiGLU)."""
+
+    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+        super().__init__()
+        sides = ((inputs, width), (width, width))
+        self.values = nn.ModuleList(nn.Linear(*side) for side in sides)
+        self.gates = nn.ModuleList(nn.Linear(*side) for side in sides)
+        self.head = nn.Linear(width, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs) -> (B, outputs)."""
+        for value, gate in zip(self.values, self.gates, strict=True):
+            x = value(x) * nn.functional.silu(gate(x))
+        found: Tensor = self.head(x)
+        return found
+
+
+class PooledSet(nn.Module):
+    """A net for each point of a set, the mean and the largest over the points, another net."""
+
+    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.point = chain((inputs, width, width), nn.ReLU)
+        self.whole = chain((2 * width, width, outputs), nn.ReLU)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """(B, K, inputs) -> (B, outputs), whatever the order of the K points."""
+        each = self.point(points)
+        found: Tensor = self.whole(torch.cat([each.mean(1), each.amax(1)], 1))
+        return found
+
+
+class Operator(nn.Module):
+    """A function given by its values, and a place: the inner product of what two nets make of them.
+
+    The form of DeepONet.
+    """
+
+    def __init__(self, values: int, width: int) -> None:
+        super().__init__()
+        self.branch = chain((values, width, width), nn.Tanh)
+        self.trunk = chain((1, width, width, width), nn.Tanh)
+
+    def forward(self, values: Tensor, place: Tensor) -> Tensor:
+        """(B, values) and (B, 1) -> (B, 1)."""
+        found: Tensor = (self.branch(values) * self.trunk(place)).sum(1, keepdim=True)
+        return found
+
+
 def chain(widths: tuple[int, ...], activation: Callable[[], nn.Module]) -> nn.Sequential:
     """Linear layers with an activation between each two."""
     layers: list[nn.Module] = []
@@ -280,6 +355,38 @@ def burgers(seed: int) -> Instance:
 
     data = (place, known, kind)
     return Problem(net, data, 1.0, residual=residual, regularizer=Ridge(1e-6)), None
+
+
+def sets(seed: int) -> Instance:
+    """Clouds of 16 points to their centre, spread and farthest point; 20 % wrong."""
+    generator = torch.Generator().manual_seed(500 + seed)
+    centre = torch.randn(8_000, 1, 3, generator=generator)
+    spread = 0.2 + torch.rand(8_000, 1, 3, generator=generator)
+    points = centre + spread * torch.randn(8_000, 16, 3, generator=generator)
+    far = points.norm(dim=2).amax(1, keepdim=True)
+    y = torch.cat([centre[:, 0], spread[:, 0], far], 1)
+    torch.manual_seed(seed)
+    return _corrupted(PooledSet(3, 48, 7), (points, y), 0.2, seed)
+
+
+def integrals(seed: int) -> Instance:
+    """A random function's values and a place to its integral up to there; 15 % wrong."""
+    generator = torch.Generator().manual_seed(600 + seed)
+    n, terms = 20_000, 6
+    weights = torch.randn(n, terms, generator=generator) / torch.arange(1, terms + 1)
+    rates = math.pi * torch.arange(1, terms + 1)
+    values = weights @ torch.sin(rates[:, None] * torch.linspace(0, 1, 40))
+    place = torch.rand(n, 1, generator=generator)
+    integral = (weights * (1 - torch.cos(rates * place)) / rates).sum(1, keepdim=True)
+    dirty, mask = add_outliers(integral, 0.15, "text", seed=seed)
+    torch.manual_seed(seed)
+
+    def residual(module: nn.Module, values: Tensor, place: Tensor, y: Tensor) -> Tensor:
+        found: Tensor = module(values, place) - y
+        return found
+
+    data = (values, place, dirty)
+    return Problem(Operator(40, 48), data, 1.0, residual=residual, regularizer=RIDGE), ~mask
 
 
 def _corrupted(

@@ -43,7 +43,7 @@ class Probed(torch.optim.Optimizer):
     total_steps
         The length of steps falls to 0 over so many; None keeps it as it is. In nets beyond 1,500
         parameters the first 6 to 16 % of them (79 to 190 steps without `total_steps`) try two or
-        three lengths, which takes the parameters back each time; below 500 all are curvature steps.
+        three lengths, which takes the parameters back each time; below 500 nothing is tried.
     steps, length, momentum, curvature, window, renewal
         As in `proxlin.Probed`. With steps="curvature" nothing is tried.
 

@@ -152,12 +152,12 @@ def test_a_matrix_is_counted_for_each_step_of_a_series(cell, steps):
     assert 0.6 * 8 * steps <= rows <= 8 * steps  # the first step of a series has no state
 
 
-def played(budget, changes, losses=None):
+def played(budget, changes, losses=None, *, newton=False):
     """The winner of a trial in which every batch says `changes[k]` of entrant k, and its turns.
 
     During its turn the loss of entrant k falls or rises from 1 to `losses[k]`.
     """
-    trial = new_trial(torch.zeros(3))
+    trial = new_trial(torch.zeros(3), newton)
     turns, lengths = [], []
     while not trial.over:
         if trial.comparing:
@@ -226,12 +226,51 @@ def test_nan_never_wins():
     assert played(Budget(None, 1_000), [1.0, math.nan, -1.0, math.nan])[0] == CAREFUL
 
 
-def test_small_budgets_are_not_spent_on_trials():
-    assert played(Budget(None, 300), [0.0, -1.0, -1.0, -1.0]) == (CURVATURE, [])
+@pytest.mark.parametrize(
+    ("max_iter", "newton", "kind"),
+    [(300, True, CURVATURE), (300, False, BOLD), (100, False, CURVATURE)],
+)
+def test_small_budgets_are_not_spent_on_trials(max_iter, newton, kind):
+    """Some hundred steps are bold ones, unless Newton's can be taken; very few are to be exact."""
+    changes = [0.0, -1.0, -1.0, -1.0]
+    assert played(Budget(None, max_iter), changes, newton=newton) == (kind, [])
+
+
+def second_look(loss):
+    """A trial that bold steps won with a loss of 0.5, after three times the steps of their turn."""
+    trial, budget = new_trial(torch.zeros(3), newton=False), Budget(None, 1_000)
+    for _ in range(2):
+        trial.players[trial.turn].losses.append(0.5)
+        trial.players[trial.turn].memory.steps = 50
+        trial.end_turn(torch.ones(3), budget)
+    trial.compare([-1.0, -0.9])
+    assert torch.equal(trial.decide(), torch.ones(3))
+    assert not trial.led_nowhere(2.0)  # too early to tell
+    trial.normed.steps = 150
+    return trial, trial.led_nowhere(loss)
+
+
+def test_steps_that_undo_what_their_turn_had_learnt_go_back_and_are_shortened():
+    trial, back = second_look(0.6)
+    assert back
+    before = trial.normed.rate
+    assert torch.equal(trial.go_back(), torch.ones(3))
+    assert trial.normed.rate == pytest.approx(before / 3)
+    assert trial.normed.steps == 0
+    assert not trial.led_nowhere(0.6)  # they have their time again
+    trial.normed.steps = 150
+    assert trial.led_nowhere(0.6)
+
+
+def test_steps_that_have_come_further_are_not_looked_at_again():
+    trial, back = second_look(0.4)
+    assert not back
+    assert not trial.led_nowhere(10.0)
+    assert not trial.players[0].theta.numel()  # the point to go back to is let go
 
 
 def test_where_none_lowers_the_loss_the_run_goes_on_from_its_start():
-    trial, budget = new_trial(torch.zeros(3)), Budget(None, 1_000)
+    trial, budget = new_trial(torch.zeros(3), newton=False), Budget(None, 1_000)
     for _ in trial.playing:
         trial.end_turn(torch.ones(3), budget)
     trial.compare([1.0, 1.05])
@@ -240,7 +279,7 @@ def test_where_none_lowers_the_loss_the_run_goes_on_from_its_start():
 
 
 def test_a_run_begun_anew_goes_on_with_careful_steps():
-    trial = new_trial(torch.zeros(3))
+    trial = new_trial(torch.zeros(3), newton=False)
     trial.go_carefully(0.5)
     assert trial.over
     assert trial.normed.rate == 0.005

@@ -107,7 +107,7 @@ class Probed:
             average=theta.clone() if problem.penalty.rest.regularizer is None else None,
             good=theta.clone(),
             start=theta.clone(),
-            trial=None if settled or self.steps == "curvature" else new_trial(theta),
+            trial=None if settled or self.steps == "curvature" else new_trial(theta, whole),
         )
 
     def prepare(self, problem: Problem, state: ProbedState, budget: Budget) -> None:

@@ -68,6 +68,9 @@ def take_normed_step(
         memory.begin(state.theta)
         memory.rate /= 3
         return
+    if state.trial.led_nowhere(state.loss):
+        state.go_on_from(state.trial.go_back())
+        return
     state.keep_good(memory.steps)
     rate = memory.rate * (1.0 - budget.progress) * state.trial.length(budget)
     move = memory.direction(slope, problem.layout, budget.progress)

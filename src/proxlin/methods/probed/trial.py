@@ -19,11 +19,14 @@ _TURN = 0.05  # of the budget
 _STEPS = 60  # of a turn, where there is no budget
 _LEAST_STEPS = 10  # of a turn
 _LEAST_BUDGET = 500  # steps, below which turns would be too short to tell
+_FEWEST = 120  # counted steps, below which each is to be worth much
 _JUDGES = 4  # batches that compare where the turns have come to
 _RATES = 0.0, 0.03, 0.01, 0.003  # of curvature steps, of bold, careful, very careful normed ones
 _CURVATURE, _BOLD, _CAREFUL, _ = range(len(_RATES))
 _LOOKS = 8  # at the loss during a turn, of which the first says nothing yet
 _HOPELESS = 0.8  # of what another kind had gained at the same look: the turn ends
+_SECOND_LOOK = 3  # times the steps of the winner's turn: has it come any further since?
+_SHORTER = 1 / 3  # of a rate that has led nowhere
 
 
 @dataclass
@@ -47,6 +50,7 @@ class Trial:
 
     start: Tensor  # (d,) where every turn begins
     entrants: list[Entrant]
+    newton: bool = False  # curvature steps would be Newton's on all rows
     winner: int | None = None
     shortest: int = _CAREFUL  # of those that play; the other is the next longer one
     turn: int = 0  # whose of those that play
@@ -54,6 +58,7 @@ class Trial:
     steps: int = 0  # of this turn
     first_loss: float = math.nan  # of the first batch of all
     judges: int = 0  # batches that have compared
+    second_look: int = 0  # step of the winner's at which it is judged once more; 0: no more
 
     @property
     def over(self) -> bool:
@@ -100,9 +105,11 @@ class Trial:
         if not self.turn and not self.over:
             if self.steps == 1:
                 self.began = budget.progress  # the first step of all loads code
-            if budget.max_iter is not None and budget.max_iter < _LEAST_BUDGET:
-                self._close(_CURVATURE)  # where steps are counted, each is to be worth much
-            elif self.steps == 2 and budget.progress - self.began > 1 / _LEAST_BUDGET:
+            counted = math.inf if budget.max_iter is None else budget.max_iter
+            slow = self.steps == 2 and budget.progress - self.began > 1 / _LEAST_BUDGET
+            if counted < (_LEAST_BUDGET if self.newton else _FEWEST):
+                self._close(_CURVATURE)
+            elif counted < _LEAST_BUDGET or slow:
                 self._close(_BOLD)
         memory = self.normed
         if memory is not None and not memory.steps:
@@ -171,7 +178,29 @@ class Trial:
             return self.start
         point = best.theta if best.change < 0 else self.start
         self._close(winner)
+        best.theta, self.second_look = point, _SECOND_LOOK * best.memory.steps
         return point
+
+    def led_nowhere(self, loss: float) -> bool:
+        """Whether the winner, looked at once more, is no lower than at the end of its turn.
+
+        A turn is short and its steps become shorter; at their full length they may undo what they
+        had learnt.
+        """
+        best = self.players[0]
+        if not self.second_look or best.memory.steps < self.second_look:
+            return False
+        if not best.losses or loss <= best.losses[-1]:
+            self.second_look, best.theta = 0, best.theta.new_empty(0)
+            return False
+        return True
+
+    def go_back(self) -> Tensor:
+        """Shorten the steps; the point they go on from is the end of their turn."""
+        best = self.players[0]
+        best.memory.begin(best.theta)
+        best.memory.rate *= _SHORTER
+        return best.theta
 
     def _used(self, budget: Budget) -> float:
         """The part of the present turn that is over."""
@@ -190,8 +219,8 @@ class Trial:
                 entrant.memory.end()
 
 
-def new_trial(start: Tensor) -> Trial:
-    """A trial whose turns begin at `start`."""
+def new_trial(start: Tensor, newton: bool) -> Trial:
+    """A trial whose turns begin at `start`; `newton`: curvature steps would be Newton's."""
     empty = start.new_empty(0)
     entrants = [Entrant(NormedMemory(rate, empty, empty, [], [], []), empty) for rate in _RATES]
-    return Trial(start.clone(), entrants)
+    return Trial(start.clone(), entrants, newton)
