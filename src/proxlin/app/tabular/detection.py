@@ -63,10 +63,10 @@ class Detection:
         misfits = []
         for row, pairs in zip(rows, shown, strict=True):
             score, flag = float(self.judged.scores[row]), bool(self.judged.flags[row])
-            told = [next(cells) for _ in pairs]
+            odd = [next(cells) for _ in pairs]
             # A rare category may be odd and still the likeliest of its column.
-            telling = [cell for cell in told if cell.expected != cell.got] or told[:1]
-            misfits.append(Misfit(row + 1, score, flag, tuple(telling)))
+            unexpected = [cell for cell in odd if cell.expected != cell.got] or odd[:1]
+            misfits.append(Misfit(row + 1, score, flag, tuple(unexpected)))
         return misfits
 
     def odd_cells(self, count: int) -> list[tuple[int, OddCell]]:
