@@ -30,7 +30,7 @@ FAR = 20.0  # deviations within which wrong rows may hide behind those that are 
 # What wrong rows must add to the evidence, in log(n): a half for each number that tells of them.
 _COST = 1.0
 _HIDING = 3.0  # times as far off they are
-_WORK = 1e8  # multiplications of a fit up to which least squares is one of the starts
+_WORK = 1e8  # multiplications of a fit up to which least squares is a start, and tails are tried
 _SHARE_STEPS = 20  # towards the share of scattered rows
 _ROUNDS = 100  # of weights and fits in turns
 _SETTLED, _SETTLED_GROUP = 1e-6, 1e-4  # changes of the weights that end them
@@ -60,16 +60,18 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: Robus
     part = rows.among(admitted)
     total = float(part.weights.sum())
     whole = least_squares(part, admitted.astype(np.float64))
-    starts = (*starts, whole) if total * len(whole.coef) ** 2 <= _WORK else starts
+    cheap = total * len(whole.coef) ** 2 <= _WORK
+    starts = (*starts, whole) if cheap else starts
     found = [_among_scattered(part, admitted, start) for start in starts]
     coefs = {id(start.coef): start.coef for start in (whole, *starts)}  # each of them once
     groups = [_beside_a_group(part, coef) for coef in coefs.values()]
     found += [group for group in groups if group is not None]
     fit, evidence = max(found, key=lambda pair: pair[1])
-    tailed = [_long_tailed(part, admitted, fit, tails) for tails in TAILS]
-    longer, its_evidence = max(tailed, key=lambda pair: pair[1])
-    fit = _mixed(part, longer, fit, float(expit(its_evidence - evidence)))
-    evidence = max(evidence, its_evidence)
+    if cheap:
+        tailed = [_long_tailed(part, admitted, fit, tails) for tails in TAILS]
+        longer, its_evidence = max(tailed, key=lambda pair: pair[1])
+        fit = _mixed(part, longer, fit, float(expit(its_evidence - evidence)))
+        evidence = max(evidence, its_evidence)
     gain = evidence - _evidence(part, whole, RowKinds(whole.scale))
     wrong = float(expit(gain - _COST * np.log(total)))
     size = np.abs(part.residual(fit.coef)[admitted]) / fit.scale
