@@ -67,13 +67,14 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: Robus
     groups = [_beside_a_group(part, coef) for coef in coefs.values()]
     found += [group for group in groups if group is not None]
     fit, evidence = max(found, key=lambda pair: pair[1])
+    needed = _evidence(part, whole, RowKinds(whole.scale)) + _COST * np.log(total)
     if cheap:
         tailed = [_long_tailed(part, admitted, fit, tails) for tails in TAILS]
         longer, its_evidence = max(tailed, key=lambda pair: pair[1])
-        fit = _mixed(part, longer, fit, float(expit(its_evidence - evidence)))
-        evidence = max(evidence, its_evidence)
-    gain = evidence - _evidence(part, whole, RowKinds(whole.scale))
-    wrong = float(expit(gain - _COST * np.log(total)))
+        if its_evidence > needed:  # else rows of clean tables would not count fully
+            fit = _mixed(part, longer, fit, float(expit(its_evidence - evidence)))
+            evidence = max(evidence, its_evidence)
+    wrong = float(expit(evidence - needed))
     size = np.abs(part.residual(fit.coef)[admitted]) / fit.scale
     if wrong > 0.5 and size.max(initial=0.0) > _HIDING * FAR:
         inside = admitted.copy()
