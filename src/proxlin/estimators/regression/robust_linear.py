@@ -147,10 +147,10 @@ def fit_robust_linear(
     )
     left_out = np.abs(residual) / spread**2
     unknown = np.full(len(x), np.nan)
-    slopes = [unknown if fit.slope is None else fit.slope for fit in fits]
+    psi_slopes = [unknown if fit.slope is None else fit.slope for fit in fits]
     line = RobustLinear(
         weight, bias, np.column_stack([fit.trust for fit in fits]),
-        max(fit.ridge for fit in fits), np.column_stack(slopes),
+        max(fit.ridge for fit in fits), np.column_stack(psi_slopes),
         Judged(scale, distance, cutoff, left_out), result,
     )  # fmt: skip
     if not leverage or near.all():
