@@ -81,7 +81,7 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
             arrays["errors"] = estimator._errors_
         arrays["score"] = estimator._training_score_
         if estimator._trust_ is not None:
-            arrays["trust"], arrays["squares"] = estimator._trust_, estimator._squares_
+            arrays["trust"], arrays["slope"] = estimator._trust_, estimator._slope_
         if estimator.chosen_ == "linear":
             arrays |= {
                 "coef": estimator.coef_,
@@ -145,8 +145,9 @@ def _restore_regressor(
     )
     estimator._copies_ = values["copies"]
     estimator._trust_ = arrays["trust"].numpy() if "trust" in arrays else None
-    if "squares" in arrays:
-        estimator._squares_ = arrays["squares"].numpy()
+    if estimator._trust_ is not None:
+        unknown = np.full_like(estimator._trust_, np.nan)
+        estimator._slope_ = arrays["slope"].numpy() if "slope" in arrays else unknown
     estimator._errors_ = arrays["errors"].numpy() if "errors" in arrays else None
     estimator._training_score_ = arrays["score"].numpy()
     if estimator.chosen_ == "linear":

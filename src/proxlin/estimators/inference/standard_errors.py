@@ -63,6 +63,7 @@ class MEstimate:
     scale: float  # s > 0
     count: Vector  # (n,) >= 0, what each row counts
     trust: Vector | None = None  # (n,) w of least squares; None: the bisquare
+    given_slope: Vector | None = None  # (n,) psi' by weights of another kind
 
     @cached_property
     def weight(self) -> Vector:
@@ -80,6 +81,8 @@ class MEstimate:
     @cached_property
     def slope(self) -> Vector:
         """psi'(r_i / s)."""
+        if self.given_slope is not None:
+            return self.given_slope
         if self.trust is not None:
             inside = np.where(self.trust > 0, self.residual, 0.0) / self.scale
             return np.asarray(self.trust * (1.0 - (1.0 - self.trust) * inside**2))

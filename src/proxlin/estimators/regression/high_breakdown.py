@@ -62,7 +62,7 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     if scale <= EXACT:
         trust = (np.abs(rows.residual(coef)) <= EXACT).astype(np.float64)
         freedom = max(2.0, float(part.weights.sum()) - len(coef))
-        return RobustFit(coef, 0.0, trust, np.ones(len(trust)), freedom, weighted_squares=True)
+        return RobustFit(coef, 0.0, trust, np.ones(len(trust)), freedom, slope=trust)
     starts = [start for minimum in minima for start in _starts(part, *minimum)]
     nearby = likely_fit(rows, near, *starts)
     fit, admitted = nearby, near

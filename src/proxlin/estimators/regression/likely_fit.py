@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from proxlin.estimators.regression.long_tails import TAILS, LongTails
 from proxlin.estimators.regression.row_kinds import RowKinds
 from proxlin.estimators.regression.row_mixture import RowMixture
 from proxlin.estimators.regression.s_estimate import (
@@ -29,7 +30,7 @@ FAR = 20.0  # deviations within which wrong rows may hide behind those that are 
 # What wrong rows must add to the evidence, in log(n): a half for each number that tells of them.
 _COST = 1.0
 _HIDING = 3.0  # times as far off they are
-_WORK = 1e8  # multiplications of a fit up to which least squares is one of the starts
+_WORK = 1e8  # multiplications of a fit up to which least squares is a start, and tails are tried
 _SHARE_STEPS = 20  # towards the share of scattered rows
 _ROUNDS = 100  # of weights and fits in turns
 _SETTLED, _SETTLED_GROUP = 1e-6, 1e-4  # changes of the weights that end them
@@ -46,7 +47,7 @@ class RobustFit:
     spread: Vector  # (n,) standard deviation of each row's residual over `scale`
     freedom: float  # degrees of freedom that `scale` is worth
     ridge: float = 0.0  # strength, where one was needed
-    weighted_squares: bool = False  # whether this is least squares with `trust` as weights
+    slope: Vector | None = None  # (n,) of psi(r) = trust r, where this is weighted least squares
     absolute_gap: float | None = None  # relative duality gap, of least absolute residuals
 
 
@@ -59,28 +60,45 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: Robus
     part = rows.among(admitted)
     total = float(part.weights.sum())
     whole = least_squares(part, admitted.astype(np.float64))
-    starts = (*starts, whole) if total * len(whole.coef) ** 2 <= _WORK else starts
+    cheap = total * len(whole.coef) ** 2 <= _WORK
+    starts = (*starts, whole) if cheap else starts
     found = [_among_scattered(part, admitted, start) for start in starts]
     coefs = {id(start.coef): start.coef for start in (whole, *starts)}  # each of them once
     groups = [_beside_a_group(part, coef) for coef in coefs.values()]
     found += [group for group in groups if group is not None]
     fit, evidence = max(found, key=lambda pair: pair[1])
-    gain = evidence - _evidence(part, whole, RowKinds(whole.scale))
-    wrong = float(expit(gain - _COST * np.log(total)))
+    needed = _evidence(part, whole, RowKinds(whole.scale)) + _COST * np.log(total)
+    if cheap:
+        tailed = [_long_tailed(part, admitted, fit, tails) for tails in TAILS]
+        longer, its_evidence = max(tailed, key=lambda pair: pair[1])
+        if its_evidence > needed:  # else rows of clean tables would not count fully
+            fit = _mixed(part, longer, fit, float(expit(its_evidence - evidence)))
+            evidence = max(evidence, its_evidence)
+    wrong = float(expit(evidence - needed))
     size = np.abs(part.residual(fit.coef)[admitted]) / fit.scale
     if wrong > 0.5 and size.max(initial=0.0) > _HIDING * FAR:
         inside = admitted.copy()
         inside[admitted] = size <= FAR
         if 2.0 * part.weights[inside].sum() > total:
             return likely_fit(rows, inside, fit)
-    if min(wrong, 1.0 - wrong) < _SETTLED:
-        return fit if wrong > 0.5 else whole
-    both = least_squares(part, wrong * fit.trust + (1.0 - wrong) * whole.trust)
+    return _mixed(part, fit, whole, wrong)
+
+
+def _mixed(part: RegressionRows, fit: RobustFit, other: RobustFit, chance: float) -> RobustFit:
+    """Least squares with the weights of two such fits, the first as likely as `chance` says."""
+    if min(chance, 1.0 - chance) < _SETTLED:
+        return fit if chance > 0.5 else other
+
+    def mean(first: Vector, second: Vector) -> Vector:
+        return chance * first + (1.0 - chance) * second
+
+    slope = None if fit.slope is None or other.slope is None else mean(fit.slope, other.slope)
     return replace(
-        both,
-        scale=float(np.hypot(np.sqrt(wrong) * fit.scale, np.sqrt(1.0 - wrong) * whole.scale)),
-        spread=wrong * fit.spread + (1.0 - wrong) * whole.spread,
-        freedom=wrong * fit.freedom + (1.0 - wrong) * whole.freedom,
+        least_squares(part, mean(fit.trust, other.trust)),
+        scale=float(np.sqrt(chance * fit.scale**2 + (1.0 - chance) * other.scale**2)),
+        spread=mean(fit.spread, other.spread),
+        freedom=chance * fit.freedom + (1.0 - chance) * other.freedom,
+        slope=slope,
     )
 
 
@@ -98,7 +116,7 @@ def _among_scattered(
         settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED
         # What psi(u) = w u tells is the sum of psi' = w - w (1 - w) u^2: less than that of w.
         slope = trust * (1.0 - 2.0 * (1.0 - trust) * mixture.exponent(size))
-        fit = _weighted(part, trust, mixture.scale, float(counts @ slope))
+        fit = _weighted(part, trust, mixture.scale, slope)
         if settled:
             break
     return fit, _evidence(part, fit, scattered_kinds(part, fit))
@@ -127,7 +145,7 @@ def _beside_a_group(part: RegressionRows, coef: Vector) -> tuple[RobustFit, floa
         if not kinds.apart or total * kinds.shares[0] < (total + k + 1) / 2:
             return None
         trust, slope = (np.where(counts > 0, kept, 0.0) for kept in kinds.trust(residual))
-        fit = _weighted(part, trust, kinds.scale, float(counts @ slope))
+        fit = _weighted(part, trust, kinds.scale, slope)
         if np.abs(trust - before).max(initial=0.0) <= _SETTLED_GROUP:
             break
         residual, before = part.residual(fit.coef), trust
@@ -136,15 +154,43 @@ def _beside_a_group(part: RegressionRows, coef: Vector) -> tuple[RobustFit, floa
     return fit, _evidence(part, fit, kinds) - 1.5 * np.log(total)
 
 
-def _weighted(part: RegressionRows, trust: Vector, scale: float, information: float) -> RobustFit:
+def _long_tailed(
+    part: RegressionRows, admitted: NDArray[np.bool_], start: RobustFit, tails: float
+) -> tuple[RobustFit, float]:
+    """The same where good rows have long tails."""
+    counts, k = part.weights, part.design.shape[1]
+    total, fit = float(counts.sum()), start
+    kinds, good = LongTails.begun(start.scale, tails, total), start.trust
+    for _ in range(_ROUNDS):
+        residual = part.residual(fit.coef)
+        kinds = kinds.improved(residual, counts, lost=k)
+        trust, slope, good = (np.where(counts > 0, each, 0.0) for each in kinds.trust(residual))
+        settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED_GROUP
+        fit = _weighted(part, trust, kinds.scale, slope)
+        if settled:
+            break
+    # A row tells of the coefficients (tails + 1) / (tails + 3) of what a Gaussian one does.
+    likely = kinds.log_likelihood(part.residual(fit.coef), counts)
+    likely += _volume(part, good * (tails + 1.0) / (tails + 3.0), kinds.scale)
+    # Rows are judged by the Gaussian in the middle, as they are elsewhere.
+    size = np.abs(part.residual(fit.coef)) / fit.spread
+    middle = RowMixture(start.scale, max(3.0, total - k)).improved(
+        size[admitted], counts[admitted], least=(total + k + 1) / 2
+    )
+    # One number more, and wrong rows are two if there are any.
+    numbers = 0.5 + (1.0 if kinds.wrong > 0 else 0.0)
+    return replace(fit, scale=middle.scale), likely + (_COST - numbers) * np.log(total)
+
+
+def _weighted(part: RegressionRows, trust: Vector, scale: float, slope: Vector) -> RobustFit:
     """Least squares with weights that follow the residuals, and tell less than their sum."""
     mass = part.weights * trust
-    information = max(information, _LEAST_INFORMATION * float(mass.sum()))
+    information = max(float(part.weights @ slope), _LEAST_INFORMATION * float(mass.sum()))
     coef = weighted_least_squares(part.design, part.target, mass)
     part.tell(coef, scale)
     spread = residual_spread(part.design, mass, trust, loss=float(mass.sum()) / information)
     freedom = max(3.0, information - len(coef))
-    return RobustFit(coef, scale, trust, spread, freedom, weighted_squares=True)
+    return RobustFit(coef, scale, trust, spread, freedom, slope=slope)
 
 
 def _evidence(part: RegressionRows, fit: RobustFit, kinds: RowKinds) -> float:
@@ -152,11 +198,16 @@ def _evidence(part: RegressionRows, fit: RobustFit, kinds: RowKinds) -> float:
 
     Else a part of few rows with many coefficients would always seem likelier than the whole.
     """
-    gram, _ = gram_and_moment(part.design, fit.trust, part.weights * fit.trust)
+    likely = kinds.log_likelihood(part.residual(fit.coef), part.weights)
+    return likely + _volume(part, fit.trust, fit.scale)
+
+
+def _volume(part: RegressionRows, trust: Vector, scale: float) -> float:
+    """log of the volume of coefficients that rows with this trust leave, up to a constant."""
+    gram, _ = gram_and_moment(part.design, trust, part.weights * trust)
     values = np.linalg.eigvalsh(gram)
     values = np.maximum(values, 1e-12 * values.max(initial=np.finfo(np.float64).tiny))
-    volume = len(values) * np.log(fit.scale) - 0.5 * float(np.log(values).sum())
-    return kinds.log_likelihood(part.residual(fit.coef), part.weights) + float(volume)
+    return float(len(values) * np.log(scale) - 0.5 * float(np.log(values).sum()))
 
 
 def distances(residual: Vector, fit: RobustFit) -> Vector:
@@ -166,7 +217,7 @@ def distances(residual: Vector, fit: RobustFit) -> Vector:
     """
     with np.errstate(over="ignore"):
         distance: Vector = np.minimum(np.abs(residual) / (fit.scale * fit.spread), FARTHEST)
-    if not fit.weighted_squares:
+    if fit.slope is None:
         return distance
     least = 1e-9 * fit.freedom
     left = np.maximum(fit.freedom - fit.trust * distance**2, least)
@@ -208,4 +259,4 @@ def least_squares(rows: RegressionRows, trust: Vector) -> RobustFit:
     freedom = max(1.0, float(mass.sum()) - rows.design.shape[1])
     variance = float(mass @ rows.residual(coef) ** 2) / freedom
     spread = residual_spread(rows.design, mass, trust)
-    return RobustFit(coef, float(np.sqrt(variance)), trust, spread, freedom, weighted_squares=True)
+    return RobustFit(coef, float(np.sqrt(variance)), trust, spread, freedom, slope=trust)

@@ -258,12 +258,12 @@ class RegressionInference(RegressionLearner):
             scales = np.sqrt(np.maximum((count * trust) @ residual**2 / freedom, _TINY))
             used, pairs = np.where(trust > 0, count, 0.0), zip(residual.T, scales, strict=True)
             return [MEstimate(design, column, s, used, trust) for column, s in pairs]
-        columns = zip(residual.T, self._trust_.T, self.scale_, self._squares_, strict=True)
+        columns = zip(residual.T, self._trust_.T, self.scale_, self._slope_.T, strict=True)
         return [
-            MEstimate(design, column, scale, np.where(trust > 0, count, 0.0), trust)
-            if squares
-            else None
-            for column, trust, scale, squares in columns
+            None
+            if np.isnan(slope).any()
+            else MEstimate(design, column, scale, np.where(trust > 0, count, 0.0), trust, slope)
+            for column, trust, scale, slope in columns
         ]
 
     def _standard_errors(self, formula: str) -> Vector:

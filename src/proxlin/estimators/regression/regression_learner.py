@@ -47,7 +47,7 @@ class RegressionLearner(RegressionModel):
 
     alpha_: float
     _trust_: Weights | None  # (n, targets) of the default linear fit
-    _squares_: NDArray[np.bool_]  # (targets,) whether it is least squares with these weights
+    _slope_: Weights  # (n, targets) of psi(r) = trust r; NaN without least squares
     _flat_: bool  # whether y came as a vector
     _reservoir_: Reservoir
 
@@ -161,7 +161,7 @@ class RegressionLearner(RegressionModel):
         self.intercept_ = float(line.intercept[0]) if self._flat_ else line.intercept
         self.alpha_ = line.strength
         self.row_weights_ = line.trust.mean(axis=1)
-        self._judged_, self._trust_, self._squares_ = line.judged, line.trust, line.squares
+        self._judged_, self._trust_, self._slope_ = line.judged, line.trust, line.slope
         return line.result
 
     def _learn_net(self, run: _Run, share: float) -> Result:

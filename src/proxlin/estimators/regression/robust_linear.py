@@ -73,7 +73,7 @@ class RobustLinear:
     intercept: Vector  # (targets,)
     trust: Vector  # (n, targets) in [0, 1]
     strength: float  # largest ridge in use, on scaled columns
-    squares: NDArray[np.bool_]  # (targets,) whether it is least squares with `trust` as weights
+    slope: Vector  # (n, targets) of psi(r) = trust r; NaN where it is no weighted least squares
     judged: Judged
     result: Result
 
@@ -146,9 +146,11 @@ def fit_robust_linear(
         [distances(column, fit) for column, fit in zip(residual.T, fits, strict=True)]
     )
     left_out = np.abs(residual) / spread**2
+    unknown = np.full(len(x), np.nan)
+    psi_slopes = [unknown if fit.slope is None else fit.slope for fit in fits]
     line = RobustLinear(
         weight, bias, np.column_stack([fit.trust for fit in fits]),
-        max(fit.ridge for fit in fits), np.array([fit.weighted_squares for fit in fits]),
+        max(fit.ridge for fit in fits), np.column_stack(psi_slopes),
         Judged(scale, distance, cutoff, left_out), result,
     )  # fmt: skip
     if not leverage or near.all():
