@@ -16,6 +16,7 @@ from proxlin.methods.probed.normed_step import (
     applied_rows,
     batch_slope,
     rounding_width,
+    rows_cost_most,
     rows_of_a_run,
 )
 from proxlin.methods.probed.trial import new_trial
@@ -329,6 +330,26 @@ def test_the_first_steps_tell_how_many_rows_a_batch_has(seconds, expected):
         budget.iteration += 1
         time[0] += 0.015  # there is time for 4,000 or 1,000 steps
     assert state.normed_rows == expected
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(400, 64), (700, 1_024)])
+def test_fewer_rows_are_taken_where_there_is_time_for_few_steps(steps, expected):
+    problem, method, time = many_rows(), Probed(), [0.0]
+    budget = Budget(10.0, None, clock=lambda: time[0])
+    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
+    state.batch_size = 1_024
+    for _ in range(5):
+        method.step(problem, state, budget)
+        budget.iteration += 1
+        time[0] += 10.0 / steps
+    assert state.normed_rows == expected
+
+
+def test_fewer_rows_save_nothing_where_turning_the_sides_costs_as_much():
+    narrow, wide = Layout(("weight",), ((32, 32),)), Layout(("weight",), ((512, 784),))
+    assert rows_cost_most(narrow, 512)
+    assert not rows_cost_most(narrow, 64)
+    assert not rows_cost_most(wide, 512)
 
 
 class _Summing(Communicator):

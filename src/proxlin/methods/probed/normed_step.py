@@ -24,9 +24,11 @@ from proxlin.methods.probed.state import LOSS_RATE, ProbedState
 from proxlin.problem import Problem
 from proxlin.problem.scales import clipped_mean, scales_of
 from proxlin.problem.shards import LocalBatch
+from proxlin.terms.layout import Layout
 
 _ROWS = 64, 1024  # of a batch, at least and at most
 _TIMED_STEPS = 9  # that tell how many there is time for
+_CHEAP = 4  # times the work of turning the sides is less than that of the rows
 _STEPS = 500  # of a run, beyond which larger batches lead further than more steps
 _ASTRAY = 10.0  # times the last good loss: the run has gone wrong
 _WIDEST, _DECADES = 10.0, 4.0  # rounding in typical residuals: at first, and how far it falls
@@ -49,6 +51,12 @@ def take_normed_step(
         rows = rows_of_a_run(state.normed_rows, state.trial.steps_of_a_run(budget))
         if rows > state.normed_rows:
             state.normed_rows, memory.rows = rows, 0
+            memory.begin(state.theta)
+    elif state.trial.slow:
+        state.trial.slow, least = False, _ROWS[0]
+        fewer = state.normed_rows > least and not batch_size
+        if fewer and rows_cost_most(problem.layout, memory.rows):
+            state.normed_rows, memory.rows = least, 0
             memory.begin(state.theta)
     batch = problem.take(state.batches.next(state.normed_rows))
     if not memory.rows:
@@ -86,6 +94,16 @@ def rows_of_a_run(rows: int, steps: float) -> int:
     """
     wanted = rows * steps / _STEPS
     return max(rows, min(1 << round(math.log2(max(wanted, 1.0))), _ROWS[1]))
+
+
+def rows_cost_most(layout: Layout, rows: int) -> bool:
+    """Whether a step costs half as much with half the rows: turning all sides is cheap.
+
+    `rows` is what a matrix is applied to in a step. Then, and only then, a run that has time for
+    few steps gains by more of them.
+    """
+    matrices = (shape for shape in layout.shapes if len(shape) > 1)
+    return all(all(turned_sides(shape, rows // _CHEAP)) for shape in matrices)
 
 
 def rounding_width(state: ProbedState, budget: Budget) -> float:

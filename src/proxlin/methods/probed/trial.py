@@ -58,6 +58,7 @@ class Trial:
     steps: int = 0  # of this turn
     first_loss: float = math.nan  # of the first batch of all
     judges: int = 0  # batches that have compared
+    slow: bool = False  # the time is enough for so few steps that nothing was tried
     second_look: int = 0  # step of the winner's at which it is judged once more; 0: no more
 
     @property
@@ -110,6 +111,7 @@ class Trial:
             if counted < (_LEAST_BUDGET if self.newton else _FEWEST):
                 self._close(_CURVATURE)
             elif counted < _LEAST_BUDGET or slow:
+                self.slow = slow
                 self._close(_BOLD)
         memory = self.normed
         if memory is not None and not memory.steps:
