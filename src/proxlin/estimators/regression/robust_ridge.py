@@ -64,7 +64,8 @@ def robust_ridge_fit(
     slopes = coef[1:] if basis is None else basis @ coef[1:]
     spread = np.sqrt(_left_over(best, leverage))
     full = np.concatenate([coef[:1], slopes]) if intercept else slopes
-    return RobustFit(full, scale, best, spread, freedom, float(chosen))
+    squares = float(weights @ best) if _counts_freedom(path) else np.inf
+    return RobustFit(full, scale, best, spread, freedom, squares, float(chosen))
 
 
 class _Path:
