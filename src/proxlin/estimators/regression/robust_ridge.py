@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln
+from scipy.stats import f as fisher
 
 from proxlin.estimators.leverage import bulk_rows
 from proxlin.estimators.regression.likely_fit import RobustFit
-from proxlin.estimators.regression.row_mixture import RowMixture, surprising
+from proxlin.estimators.regression.row_mixture import RowMixture, flag_limit, surprising
 from proxlin.estimators.regression.s_estimate import RegressionRows
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
@@ -30,6 +32,7 @@ STRENGTHS = np.geomspace(1e3, 1e-5, 25)  # on scaled columns, for the mean over 
 _FIRST, _ROUNDS = 3, 12  # turns from each start, and from the best of them
 _SETTLED = 1e-3
 _EXACT = 1e-4  # tau-scale, of the target's, below which a fit is as exact as any: rows have copies
+_BY_CHANCE = 0.05  # share of clean tables in which rows are left out
 _RAISED = 2.0  # times the tau-scale: more than chance finds in rows that are chosen for it
 
 
@@ -64,7 +67,8 @@ def robust_ridge_fit(
     slopes = coef[1:] if basis is None else basis @ coef[1:]
     spread = np.sqrt(_left_over(best, leverage))
     full = np.concatenate([coef[:1], slopes]) if intercept else slopes
-    return RobustFit(full, scale, best, spread, freedom, float(chosen))
+    squares = float(weights @ best) if _counts_freedom(path) else np.inf
+    return RobustFit(full, scale, best, spread, freedom, squares, float(chosen))
 
 
 class _Path:
@@ -144,18 +148,62 @@ def _likely(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
         for (_, size, scale, _), freedom in zip(fits, freedoms, strict=True)
         if scale > 0
     )
+    if far and _counts_freedom(path):
+        kept = _readmitted(path, trust)
+        fits[0] = (kept, *_judged(path, kept))
+        freedoms[0] = max(3.0, float(path.weights @ kept) - fits[0][3])
+        left_out = float(path.weights @ (kept < 0.5))
+        far = left_out > 0.0 and _beyond_chance(
+            [freedom * fit[2] ** 2 for fit, freedom in zip(fits, freedoms, strict=True)],
+            left_out, float(path.weights.sum()), freedoms[0],
+        )  # fmt: skip
     chosen = 0 if far else 1
     return fits[chosen][0], fits[chosen][2], freedoms[chosen]
+
+
+def _beyond_chance(squares: list[float], left_out: float, total: float, freedom: float) -> bool:
+    """Whether leaving out any `left_out` of `total` good rows seldom gains so much.
+
+    Fisher's F for one shift of each such row, over all choices of so many (Bonferroni).
+    """
+    gain = max(squares[1] - squares[0], 0.0) / left_out
+    if squares[0] <= 0.0:
+        return gain > 0.0
+    chance = float(fisher.logsf(gain / (squares[0] / freedom), left_out, freedom))
+    choices = -np.log(total + 1.0) - betaln(total - left_out + 1.0, left_out + 1.0)
+    return bool(chance + choices <= np.log(_BY_CHANCE))
+
+
+def _readmitted(path: _Path, trust: Vector) -> Vector:
+    """The rows left out come back while the others predict them (Hadi and Simonoff 1993).
+
+    Of rows that are chosen for fitting well the deviation is too small, and more seem to be far
+    out than are: a row stays out only if it would be flagged.
+    """
+    for _ in range(_ROUNDS):
+        size, scale, lost = _judged(path, trust)
+        total = float(path.weights @ trust)
+        if scale <= 0.0:
+            break
+        limit = flag_limit(total - lost)
+        back = (trust < 0.5) & (size <= limit * scale)
+        if not back.any():
+            break
+        trust = np.where(back, 1.0, trust)
+    return trust
 
 
 def _judged(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
     """Sizes of the studentised residuals at these weights, their deviation, what the fit took."""
     _, _, _, residual, leverage = path.best(trust)
     size, mass = np.abs(_studentised(residual, trust, leverage)), path.weights * trust
-    # With fewer rows than features residuals are what is not learned, whoever is left out.
-    counts_freedom = path.x.shape[1] < min(float(path.weights.sum()), len(path.x))
-    lost = counts_freedom * float(mass @ leverage)
+    lost = float(mass @ leverage) if _counts_freedom(path) else 0.0
     return size, float(np.sqrt(mass @ size**2 / mass.sum())), lost
+
+
+def _counts_freedom(path: _Path) -> bool:
+    """With fewer rows than features residuals are what is not learned, whoever is left out."""
+    return bool(path.x.shape[1] < min(float(path.weights.sum()), len(path.x)))
 
 
 def _left_over(trust: Vector, leverage: Vector) -> Vector:
