@@ -264,7 +264,7 @@ def series(net: Callable[[int, int, int], nn.Module], seed: int, *, p: float = 1
     paths = paths + 0.5 * paths.roll(1, 2) * paths.roll(2, 2)
     paths = paths + 0.05 * torch.randn(paths.shape, generator=generator)
     x, y = paths[:, :seen].contiguous(), paths[:, seen:].flatten(1).contiguous()
-    return _corrupted(net(4, seen, 4 * ahead), (x, y), 0.15, seed, p=p)
+    return corrupted(net(4, seen, 4 * ahead), (x, y), 0.15, seed, p=p)
 
 
 def image(net: nn.Module, seed: int) -> Instance:
@@ -275,7 +275,7 @@ def image(net: nn.Module, seed: int) -> Instance:
     ring = (u.square() + v.square() < 0.4).float()
     stripes = torch.sin(25 * u + 10 * v * v)
     colours = torch.stack([ring * stripes, torch.sin(8 * u * v), ring - 0.5 * (v > u).float()], -1)
-    return _corrupted(net, (place, colours.reshape(-1, 3)), 0.2, seed)
+    return corrupted(net, (place, colours.reshape(-1, 3)), 0.2, seed)
 
 
 def sine_net_start(net: nn.Sequential, frequency: float) -> nn.Sequential:
@@ -306,7 +306,7 @@ def teacher_table(
     second = torch.randn(3 * outputs, outputs, generator=generator) / math.sqrt(3 * outputs)
     y = torch.sin(2 * x @ first) @ second + 0.5 * (x[:, :outputs] * x[:, outputs : 2 * outputs])
     y = y + 0.1 * torch.randn(y.shape, generator=generator)
-    return _corrupted(net, (x, y), 0.2, seed, p=p)
+    return corrupted(net, (x, y), 0.2, seed, p=p)
 
 
 def category_table(seed: int) -> Instance:
@@ -366,7 +366,7 @@ def sets(seed: int) -> Instance:
     far = points.norm(dim=2).amax(1, keepdim=True)
     y = torch.cat([centre[:, 0], spread[:, 0], far], 1)
     torch.manual_seed(seed)
-    return _corrupted(PooledSet(3, 48, 7), (points, y), 0.2, seed)
+    return corrupted(PooledSet(3, 48, 7), (points, y), 0.2, seed)
 
 
 def integrals(seed: int) -> Instance:
@@ -389,8 +389,9 @@ def integrals(seed: int) -> Instance:
     return Problem(Operator(40, 48), data, 1.0, residual=residual, regularizer=RIDGE), ~mask
 
 
-def _corrupted(
+def corrupted(
     net: nn.Module, data: tuple[Tensor, Tensor], ratio: float, seed: int, *, p: float = 1.0
 ) -> Instance:
+    """The net on rows and targets, a share of which is wrong."""
     dirty, mask = add_outliers(data[1], ratio, "text", seed=seed)
     return Problem(net, (data[0], dirty), p, regularizer=RIDGE), ~mask

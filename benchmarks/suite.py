@@ -1,6 +1,6 @@
 """The problems on which the methods are compared: nets on images and tables, and convex ones.
 
-Five are kept aside: no setting was chosen while looking at them.
+Six are kept aside: no setting was chosen while looking at them.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from benchmarks.architectures import (
     sine_image,
     teacher_table,
 )
+from benchmarks.unseen import Highway, PoolingAutoencoder, SeriesUNet, clouds, graph, pendulum
 from proxlin import NonNegative, Problem, Ridge
 from proxlin.data import (
     DataSet,
@@ -121,11 +122,17 @@ def _newer() -> list[Case]:
         Case("fourier features image p=1", _fourier_image),
         Case("gated experts table p=1.5", _experts),
         Case("elu 100-50 on scm1d p=1", partial(_table, "scm1d", _elu_net)),
-        Case("skipping autoencoder p=1", _skipping_images, autoencoder=True, aside=True),
-        Case("multiplied units table p=1.5", _multiplied_table, aside=True),
-        Case("pooled sets p=1", sets, aside=True),
-        Case("operator of integrals p=1", integrals, aside=True),
-        Case("gru both ways series p=1", partial(_series, _both_ways), aside=True),
+        Case("skipping autoencoder p=1", _skipping_images, autoencoder=True),
+        Case("multiplied units table p=1.5", _multiplied_table),
+        Case("pooled sets p=1", sets),
+        Case("operator of integrals p=1", integrals),
+        Case("gru both ways series p=1", partial(_series, _both_ways)),
+        Case("pooling autoencoder p=1", _pooling_images, autoencoder=True, aside=True),
+        Case("u-net along series p=1.2", partial(_series, SeriesUNet, p=1.2), aside=True),
+        Case("highway table p=1", _highway_table, aside=True),
+        Case("graph net p=1", graph, aside=True),
+        Case("learnt equation p=2", pendulum, aside=True),
+        Case("asked clouds p=1.5", clouds, aside=True),
     ]  # fmt: skip
 
 
@@ -193,6 +200,11 @@ def _multiplied_table(seed: int) -> Instance:
     return teacher_table(Multiplied(24, 96, 6), 12_000, 24, 6, seed, p=1.5)
 
 
+def _highway_table(seed: int) -> Instance:
+    torch.manual_seed(seed)
+    return teacher_table(Highway(30, 64, 4, 5), 15_000, 30, 5, seed)
+
+
 def _residual_table(seed: int) -> Instance:
     torch.manual_seed(seed)
     blocks = [ResidualBlock(48) for _ in range(3)]
@@ -246,6 +258,11 @@ def _residual_images(seed: int) -> Instance:
 def _skipping_images(seed: int) -> Instance:
     torch.manual_seed(seed)
     return _outlying(SkipAutoencoder(24), "mnist", 1.0, 0.1, seed)
+
+
+def _pooling_images(seed: int) -> Instance:
+    torch.manual_seed(seed)
+    return _outlying(PoolingAutoencoder(16), "fashion-mnist", 1.0, 0.1, seed)
 
 
 def _outlying(net: nn.Module, data: str, p: float, ratio: float, seed: int) -> Instance:

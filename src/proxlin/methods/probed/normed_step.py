@@ -30,6 +30,7 @@ _ROWS = 64, 1024  # of a batch, at least and at most
 _TIMED_STEPS = 9  # that tell how many there is time for
 _CHEAP = 4  # times the work of turning the sides is less than that of the rows
 _STEPS = 500  # of a run, beyond which larger batches lead further than more steps
+_ENOUGH = 700  # of a run, below which smaller batches lead further where rows are what they cost
 _ASTRAY = 10.0  # times the last good loss: the run has gone wrong
 _WIDEST, _DECADES = 10.0, 4.0  # rounding in typical residuals: at first, and how far it falls
 _SIZED = 10  # steps between two looks at that size
@@ -48,16 +49,14 @@ def take_normed_step(
         least, most = _ROWS
         state.normed_rows = batch_size or min(max(state.batch_size, least), most)
     elif state.trial.timed_steps == _TIMED_STEPS and budget.max_seconds and not batch_size:
-        rows = rows_of_a_run(state.normed_rows, state.trial.steps_of_a_run(budget))
-        if rows > state.normed_rows:
-            state.normed_rows, memory.rows = rows, 0
-            memory.begin(state.theta)
+        steps = state.trial.steps_of_a_run(budget)
+        _take_rows(state, memory, rows_of_a_run(state.normed_rows, steps))
+        if steps < _ENOUGH and rows_cost_most(problem.layout, memory.rows):
+            _take_rows(state, memory, _ROWS[0])
     elif state.trial.slow:
-        state.trial.slow, least = False, _ROWS[0]
-        fewer = state.normed_rows > least and not batch_size
-        if fewer and rows_cost_most(problem.layout, memory.rows):
-            state.normed_rows, memory.rows = least, 0
-            memory.begin(state.theta)
+        state.trial.slow = False
+        if not batch_size and rows_cost_most(problem.layout, memory.rows):
+            _take_rows(state, memory, _ROWS[0])
     batch = problem.take(state.batches.next(state.normed_rows))
     if not memory.rows:
         memory.rows = applied_rows(problem, state.theta, batch)
@@ -84,6 +83,13 @@ def take_normed_step(
     move = memory.direction(slope, problem.layout, budget.progress)
     state.theta = state.theta.add(move, alpha=rate)
     state.average_in(memory.steps)
+
+
+def _take_rows(state: ProbedState, memory: NormedMemory, rows: int) -> None:
+    """Take so many rows from now on; what steps of others have told is forgotten."""
+    if rows != state.normed_rows:
+        state.normed_rows, memory.rows = rows, 0
+        memory.begin(state.theta)
 
 
 def rows_of_a_run(rows: int, steps: float) -> int:
