@@ -14,7 +14,7 @@ from benchmarks.architectures import Instance, chain, corrupted
 
 
 class SeriesUNet(nn.Module):
-    """Convolutions along a series, coarser and finer again, with a shortcut past the coarse part."""
+    """Convolutions along a series, coarser and finer again, with a shortcut past the coarse."""
 
     def __init__(self, inputs: int, steps: int, outputs: int, width: int = 24) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Flow(nn.Module):
 
 
 class Queries(nn.Module):
-    """Learnt queries that look at the points of a set, as in Perceiver; then a net of what they saw."""
+    """Learnt queries look at the points of a set, as in Perceiver; a net sees what they saw."""
 
     def __init__(self, inputs: int, width: int, queries: int, outputs: int) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def pendulum(seed: int) -> Instance:
 
 
 def clouds(seed: int) -> Instance:
-    """Clouds of 20 points from two groups to the groups' centres, the left one first; 20 % wrong."""
+    """Clouds of 20 points from two groups to the centres of both, left one first; 20 % wrong."""
     generator = torch.Generator().manual_seed(900 + seed)
     centres = torch.randn(8_000, 2, 2, generator=generator)
     centres = centres.gather(1, centres[..., :1].argsort(1).expand(-1, -1, 2))
