@@ -72,7 +72,7 @@ class RobustPCA(
     rows and cells have not turned; missing cells and cells far off it are filled from it. Rows near
     the plane and not too far out in it then give mean, components and variances like plain PCA, a
     few times in turn. On clean Gaussian rows less than 1 % of them are left out; where rows are not
-    several times the columns it may be a third, and fewer if the number of components is given.
+    five times the columns each is judged by the others' components, and it may be one in ten.
 
     Parameters
     ----------
