@@ -1,6 +1,7 @@
 """Low rank over the size of the errors: rows, columns and cells, by the defaults of each estimator.
 
     python -m benchmarks.breakdown_lowrank --seeds 5
+    python -m benchmarks.breakdown_lowrank --only RobustPCA    some cases; others keep their record
 
 Printed and saved: the median error over the seeds at each size of the errors, the largest of these
 over that at size 10, the same of the seed for which it is largest, and processor seconds of a fit.
@@ -152,6 +153,16 @@ CASES: dict[str, Callable[[float, int], float]] = {
 }
 
 
+def save(lines: pd.DataFrame, folder: Path) -> None:
+    """Put these lines in place of those of the same cases; others stay as they were recorded."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "breakdown-lowrank.csv"
+    if path.exists():
+        recorded = pd.read_csv(path, index_col=0)
+        lines = pd.concat([lines, recorded[~recorded.index.isin(lines.index)]])
+    lines.loc[[name for name in CASES if name in lines.index]].to_csv(path)
+
+
 def main() -> None:
     """Run, print and save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -173,9 +184,7 @@ def main() -> None:
         lines[name] = [*medians, medians.max() / medians[0], worst, seconds]
         print(name, *(f"{value:.3g}" for value in lines[name]), flush=True)
     columns = [*(f"{size:g}" for size in SIZES), "largest over first", "worst seed", "seconds"]
-    frame = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(arguments.out / "breakdown-lowrank.csv")
+    save(pd.DataFrame.from_dict(lines, orient="index", columns=columns), arguments.out)
 
 
 if __name__ == "__main__":

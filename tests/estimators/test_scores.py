@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.scores import FALSE_ALARMS, OutlierScale, detection_limit
 
 RNG = np.random.default_rng(0)
 
@@ -54,3 +54,36 @@ def test_scores_beyond_all_numbers_are_the_largest():
     scores = scale.scores(np.array([0.0, 1e10]))
     np.testing.assert_array_equal(scale.flags(scores), [False, True])
     assert np.isfinite(scores).all()
+
+
+def test_rows_that_fit_exactly_say_nothing_of_those_that_a_solver_left_at_its_tolerance():
+    norms = np.concatenate([np.zeros(60), 1e-3 * RNG.random(37), np.ones(3)])
+    scale = OutlierScale.fit(norms, size=1.0, tol=1e-4)
+    np.testing.assert_array_equal(np.flatnonzero(scale.flags(scale.scores(norms))), [97, 98, 99])
+    assert OutlierScale.fit(norms, size=1.0).flags(norms / 3.5e-7)[60:].mean() > 0.9  # without
+
+
+def test_a_tolerance_does_not_blunt_scores_of_rows_that_differ_by_more():
+    norms = 1e-3 * RNG.random(200)
+    assert OutlierScale.fit(norms, tol=1e-4) == OutlierScale.fit(norms)
+
+
+@pytest.mark.parametrize("draw", [RNG.random, RNG.exponential, RNG.standard_cauchy])
+@pytest.mark.parametrize("n", [79, 100, 1000])
+def test_new_rows_of_any_tail_pass_the_limit_of_detection(draw, n):
+    """At most one in 80 rows within the limit of the scale lies beyond that of detection."""
+    shares = []
+    for _ in range(200):
+        norms, new = np.abs(draw(size=n)), np.abs(draw(size=500))
+        scale = OutlierScale.fit(norms)
+        limit = detection_limit(norms, scale)
+        shares.append((new[new <= scale.limit] > limit).mean())
+    assert np.mean(shares) <= 1.15 * FALSE_ALARMS  # the standard error of few rows
+    assert n < 1000 or np.mean(shares) > 0.7 * FALSE_ALARMS
+
+
+def test_few_rows_and_exact_fits_are_flagged_by_the_scale_alone():
+    few = np.abs(RNG.normal(size=78))
+    assert detection_limit(few, OutlierScale.fit(few)) == OutlierScale.fit(few).limit
+    exact = 1e-9 * RNG.random(200)
+    assert detection_limit(exact, OutlierScale.fit(exact)) == OutlierScale.fit(exact).limit

@@ -22,6 +22,7 @@ ESTIMATORS: list[Any] = [
     RobustRegressor(p=2, regularizer="ridge", alpha=0.1),
     RobustRegressor(hidden=(8,), method=Adam(learning_rate=0.03), max_iter=200),
     RobustRegressor(p=1, reweight=False),
+    RobustAutoencoder(),
     RobustAutoencoder(method="adam", max_iter=5, contamination=0.1),
     RobustAutoencoder(1, hidden=(), tied=True, noise=0.1, method="adam", max_iter=5),
     RobustFeatureSelector(),
@@ -36,14 +37,6 @@ ESTIMATORS: list[Any] = [
 ]
 
 
-def expected_failures(estimator: Any) -> dict[str, str]:
-    """Checks that cannot hold, each with its reason."""
-    if isinstance(estimator, RobustAutoencoder) and estimator.contamination == "auto":
-        reason = "its rows have no outliers, so none is flagged where no share of them is demanded"
-        return dict.fromkeys(("check_outliers_train", "check_outliers_fit_predict"), reason)
-    return {}
-
-
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@parametrize_with_checks(ESTIMATORS)
 def test_sklearn_compatible(estimator: Any, check: Any) -> None:
     check(estimator)

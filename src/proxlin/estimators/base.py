@@ -198,13 +198,21 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             )
 
     def _record(
-        self, result: Result, norms: Array, *, size: float = 1.0, scale: OutlierScale | None = None
+        self,
+        result: Result,
+        norms: Array,
+        *,
+        size: float = 1.0,
+        tol: float | None = None,
+        scale: OutlierScale | None = None,
     ) -> None:
         """Keep the run, and the scores of the training rows by the norms of their residuals."""
         self.result_ = result
         self.history_ = result.history.frame()
         self.n_iter_ = max(1, result.iterations)
-        self.outlier_scale_ = OutlierScale.fit(norms, size=size) if scale is None else scale
+        self.outlier_scale_ = (
+            OutlierScale.fit(norms, size=size, tol=tol) if scale is None else scale
+        )
         self.outlier_scores_ = self.outlier_scale_.scores(norms)
         self.outliers_ = self.outlier_scale_.flags(self.outlier_scores_)
 
@@ -224,7 +232,12 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         `ax` are matplotlib axes; by default new ones.
         """
         check_is_fitted(self)
-        return plot_scores(self.outlier_scores_, self.outlier_scale_.cutoff, ax=ax)
+        return plot_scores(self.outlier_scores_, self._score_cutoff, ax=ax)
+
+    @property
+    def _score_cutoff(self) -> float:
+        """The outlier score beyond which a row is flagged."""
+        return self.outlier_scale_.cutoff
 
 
 def drawn_seed(random_state: Any) -> int:

@@ -78,6 +78,17 @@ def test_scores_and_flags_of_training_rows_are_those_of_the_same_rows_as_new_one
     np.testing.assert_allclose(net.decision_function(x), net.score_samples(x) - net.offset_)
 
 
+def test_one_in_eighty_ordinary_rows_is_flagged_however_short_their_tail():
+    rng = np.random.default_rng(8)
+    for noise in (rng.normal, rng.random):
+        x = rng.normal(size=(1600, 2)) @ rng.normal(size=(2, 6)) + 0.3 * noise(size=(1600, 6))
+        net = RobustAutoencoder(2, hidden=(), random_state=0).fit(x[:800])
+        assert 0.01 <= net.outliers_.mean() <= 0.05  # and those beyond 3.5
+        assert (net.predict(x[800:]) < 0).mean() <= 0.05
+        assert net._score_cutoff <= 3.5
+        np.testing.assert_array_equal(net.outlier_scores_ > net._score_cutoff, net.outliers_)
+
+
 def test_contamination_is_the_share_of_flagged_training_rows():
     x, _ = plane(n=200)
     net = RobustAutoencoder(2, contamination=0.15, **QUICK).fit(x)

@@ -116,3 +116,14 @@ def test_clean_rows_that_follow_the_components_far_out_are_left_there(kind: str,
         model = RobustFactorization(3, bounded=bounded, random_state=0).fit(x)
         errors.append(relative(model.inverse_transform(model.transform(x)), low))
     assert errors[0] <= 1.1 * errors[1]
+
+
+@pytest.mark.parametrize("kind", [RobustFactorization, RobustNMF])
+def test_rows_of_zero_inflated_factors_are_not_flagged(kind: type) -> None:
+    rng = np.random.default_rng(7)
+    factors = rng.exponential(size=(200, 3)) * (rng.random((200, 3)) < 0.4)
+    x = factors @ rng.exponential(size=(3, 20))
+    x[:4] += 3 * rng.exponential(size=(4, 20))
+    model = kind(3, random_state=0).fit(x)
+    assert model.outliers_[:4].all()
+    assert model.outliers_[4:].mean() < 0.03

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.impute import SimpleImputer
 
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.low_rank.factor_model import FactorModel
@@ -43,6 +44,32 @@ def test_columns_that_know_nothing_of_each_other_are_filled_with_their_medians(
         apart.append(np.abs(filled - clean)[hidden].mean() / medians - 1)
     assert (np.abs(apart) > 1e-12).sum() <= 1  # by chance in one of 44
     assert max(apart) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["lognormal", "t2", "counts", "zeros"])
+@pytest.mark.parametrize("wrong", [0.0, 0.1])
+def test_unrelated_columns_of_any_kind_get_the_very_medians(kind: str, wrong: float) -> None:
+    rng = np.random.default_rng(11)
+    shape = (200, 6)
+    clean = {
+        "lognormal": np.exp(rng.normal(size=shape)),
+        "t2": rng.standard_t(2, size=shape),
+        "counts": rng.poisson(1.5, size=shape).astype(float),
+        "zeros": np.where(rng.random(shape) < 0.6, 0.0, rng.exponential(size=shape)),
+    }[kind]
+    x = np.where(rng.random(shape) < wrong, 1e3 * rng.random(shape), clean)
+    x[rng.random(shape) < 0.3] = np.nan
+    expected = SimpleImputer(strategy="median").fit_transform(x)
+    np.testing.assert_array_equal(RobustImputer().fit_transform(x), expected)
+
+
+def test_medians_are_those_of_all_rows_however_many() -> None:
+    x = np.random.default_rng(12).normal(size=(6001, 2))
+    x[:5, 0] = np.nan
+    model = RobustImputer().fit(x)
+    assert model.weights_["median"] == 1
+    expected = SimpleImputer(strategy="median").fit_transform(x)
+    np.testing.assert_array_equal(model.transform(x), expected)
 
 
 def test_a_curved_relation_between_ranks_is_used() -> None:

@@ -145,3 +145,22 @@ def test_rows_of_mostly_wrong_cells_are_outliers(size: float) -> None:
     model = RobustPCA(2).fit(x)
     np.testing.assert_array_equal(model.outliers_, np.arange(300) < 90)
     np.testing.assert_array_equal(model.outliers_, model.outlier_scores_ > 1)
+
+
+@pytest.mark.parametrize("shape", [(30, 100), (40, 400), (60, 50)])
+@pytest.mark.parametrize("count", [2, None])
+def test_good_rows_fewer_than_columns_stay_beside_wrong_ones(
+    shape: tuple[int, int], count: int | None
+) -> None:
+    left_out = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        n, m = shape
+        x = rng.normal(size=(n, 2)) @ rng.normal(size=(2, m)) + 0.3 * rng.normal(size=shape)
+        left_out.append(RobustPCA(count).fit(x).outliers_.mean())
+        x[: n // 5] += 10 * rng.normal(size=(n // 5, m))
+        found = RobustPCA(count).fit(x).outliers_
+        assert found[: n // 5].all()
+        left_out.append(found[n // 5 :].mean())
+    assert np.mean(left_out) < 0.04
+    assert max(left_out) <= 0.15

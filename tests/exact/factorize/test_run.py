@@ -107,3 +107,29 @@ def test_same_seed_same_bits():
 def test_a_rank_beyond_the_table_is_refused():
     with pytest.raises(InvalidInputError, match=r"at most 5.*got 6"):
         factorize(Cells(torch.ones(8, 5)), 6, RowNorm(1.0))
+
+
+@pytest.mark.parametrize(("p", "alpha"), [(1.0, 0.0), (1.0, 0.1), (2.0, 0.0)])
+@pytest.mark.parametrize("size", [1e4, 1e8])
+def test_wrong_cells_of_any_size_do_not_call_a_point_converged(p, alpha, size):
+    plant = planted_cells(100, 20, 3, noise=0.1)
+    clean = Objective(Cells.of(plant.x), RowNorm(p, alpha))
+    x = plant.x.clone()
+    x[torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.05] = size
+    objective = Objective(Cells.of(x), RowNorm(p, alpha))
+    found = factorize(objective.cells, 3, objective.norm, tol=1e-3)
+    measured = objective.bounded_value(found.u, found.v)
+    assert measured < 10 * clean.value(torch.zeros_like(found.u), torch.zeros_like(found.v))
+    if found.result.status is Status.CONVERGED:
+        _, bound = best_basis(objective, found.u, found.v, floor=1e-6, tolerance=1e-6)
+        gap = found.result.objective - bound
+        assert gap <= 2e-3 * measured + 1e-9 * found.result.objective
+
+
+def test_the_bounded_objective_is_the_objective_where_nothing_is_far_off():
+    plant = planted_cells(100, 20, 3, noise=0.1, gross=0.0)
+    for p in (1.0, 1.5, 2.0):
+        objective = Objective(Cells.of(plant.x), RowNorm(p))
+        found = factorize(objective.cells, 3, objective.norm, max_iter=20)
+        bounded = objective.bounded_value(found.u, found.v)
+        assert bounded == pytest.approx(found.result.objective, rel=1e-3)

@@ -37,6 +37,7 @@ from proxlin.estimators.low_rank.coding import (
     typical_norm,
 )
 from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.scores import detection_limit
 from proxlin.estimators.tables import Array, read_codes, read_table
 from proxlin.methods import Method, Probed
 from proxlin.problem import Problem
@@ -105,7 +106,8 @@ class RobustAutoencoder(
         minimises the plain norm.
     contamination
         Share of outliers among the training rows, in (0, 0.5], which sets the cut-off; "auto" cuts
-        3.5 robust standard deviations above the middle.
+        3.5 robust standard deviations above the middle, or before, where one in 80 of the rows up
+        to there lies beyond.
     regularizer, alpha, constraint
         g ("ridge", "lasso", ... of weight `alpha` on all weights, or an object) and C.
     validation_fraction
@@ -266,6 +268,10 @@ class RobustAutoencoder(
     def _n_features_out(self) -> int:
         return self.n_components_
 
+    @property
+    def _score_cutoff(self) -> float:
+        return float(self.outlier_scale_.scores(np.array(-self.offset_)))
+
     def _learn(
         self, X: Any, *, fresh: bool, rescale: bool, steps: int, checkpoint: Checkpoint = None
     ) -> None:
@@ -319,9 +325,11 @@ class RobustAutoencoder(
             stopping=stopping if at_plane and not deep else (),
         )
         norms = self.coding_.norms(rows, self.p)
-        self._record(result, norms, size=typical_norm(rows, scaling, self.p))
-        self.offset_ = -self.outlier_scale_.limit
-        if self.contamination != "auto":
+        size = typical_norm(rows, scaling, self.p)
+        self._record(result, norms, size=size)
+        if self.contamination == "auto":
+            self.offset_ = -detection_limit(norms, self.outlier_scale_, size=size)
+        else:
             self.offset_ = float(np.percentile(-norms, 100 * float(self.contamination)))
         self.outliers_ = -norms < self.offset_
 

@@ -54,7 +54,8 @@ class ColumnUnits:
 
 
 def _median_and_width(values: Vector) -> tuple[float, float]:
-    low, middle, high = np.percentile(values, (25, 50, 75))
+    low, high = np.percentile(values, (25, 75))
+    middle = np.median(values)
     width = (high - low) / NORMAL_IQR
     if not width > 1e-12 * abs(middle):
         away = np.abs(values - middle)
@@ -142,8 +143,8 @@ class Fillers:
             correction[rows] = _middle_of_first(self.left[near[rows]])
         local = np.where(np.isnan(local), seen.expected, local)
         corrected = seen.expected + np.nan_to_num(correction)
-        guesses = np.stack([np.zeros_like(z), seen.expected, by_ranks, local, corrected])
-        return np.clip(guesses, self.low, self.high)
+        guesses = np.stack([seen.expected, by_ranks, local, corrected]).clip(self.low, self.high)
+        return np.concatenate([np.zeros_like(guesses[:1]), guesses])  # medians are never clipped
 
 
 def _middle_of_first(values: Matrix) -> Matrix:

@@ -230,7 +230,7 @@ class RobustFactorization(
         settings = FactorSettings(
             by_column=by_column,
             batch=self.batch_size,
-            tol=_TOL if self.tol is None else self.tol,
+            tol=self._tolerance,
             max_iter=self.max_iter,
             max_seconds=self.max_seconds,
             seed=seed,
@@ -248,7 +248,7 @@ class RobustFactorization(
             self._bounds = Bounds.of(pulled.transposed)
         self._keep(fit)
         rows = self._embed_cells(cells)  # the rows as they are, as `transform` embeds them
-        self._record(fit.result, as_array(rows.full_norms), size=fit.size)
+        self._record(fit.result, as_array(rows.full_norms), size=fit.size, tol=self._tolerance)
         return self._out(rows.u)
 
     def _choose(self, cells: Cells, norm: RowNorm, seed: int) -> int:
@@ -298,17 +298,19 @@ class RobustFactorization(
         self._keep(found)
         if pulled is not cells:
             rows = self._embed_cells(cells)
-            self._record(found.result, as_array(rows.full_norms), size=found.size)
+            self._record(
+                found.result, as_array(rows.full_norms), size=found.size, tol=self._tolerance
+            )
 
     def _keep(self, found: Fit) -> None:
         self.components_ = self._out(found.v)
         self.n_components_ = len(self.components_)
         self.column_scales_ = None if found.scales is None else as_array(found.scales)
         self.reconstruction_err_ = found.result.objective
-        self._record(found.result, as_array(found.full_norms), size=found.size)
+        self._record(found.result, as_array(found.full_norms), size=found.size, tol=self._tolerance)
         if found.column_norms is not None:
             norms = as_array(found.column_norms)
-            scale = OutlierScale.fit(norms, size=found.size)
+            scale = OutlierScale.fit(norms, size=found.size, tol=self._tolerance)
             self.column_scores_ = scale.scores(norms)
             self.outlier_columns_ = scale.flags(self.column_scores_)
 
@@ -331,6 +333,10 @@ class RobustFactorization(
                 " column is learned from the fit, and would not be that of a new row."
             )
         return RowNorm(self.p, alpha, self._non_negative)  # type: ignore[arg-type]
+
+    @property
+    def _tolerance(self) -> float:
+        return _TOL if self.tol is None else self.tol
 
     def _norm(self) -> RowNorm:
         return RowNorm(self.p, self.alpha_, self._non_negative)  # type: ignore[arg-type]

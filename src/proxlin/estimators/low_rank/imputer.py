@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _ROWS = 5000  # that are learned from
 _HELD = 0.1  # share of the known cells that judge,
-_DRAWS = 5  # as many others after them, so often at most, while those before are not clear
-_WORTH, _CLEAR = 2.0, 4.0  # standard errors by which guesses must be, or clearly are, worth it
+_DRAWS = 10  # as many others after them, so often at most, while those before are not clear
+_WORTH, _CLEAR = 3.0, 4.0  # standard errors by which guesses must be, or clearly are, worth it
 _RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40)
 _WORSE = 1.02  # and one worse by this factor ends the search
 _TURNS = 20  # of the factors while their number is chosen
@@ -80,9 +80,9 @@ class RobustImputer(
                 f" the first is {empty[0]}. Drop them."
             )
         rng = np.random.default_rng(drawn_seed(self.random_state))
+        self._units = ColumnUnits.fit(table)
         if len(table) > _ROWS:
             table = table[np.sort(rng.choice(len(table), _ROWS, replace=False))]
-        self._units = ColumnUnits.fit(table)
         z = self._units.apply(table)
         observed = ~np.isnan(z)
         z = np.where(observed, z, 0.0)
@@ -105,6 +105,8 @@ class RobustImputer(
         return filled.astype(self._dtype, copy=False)
 
     def _expected(self, table: Matrix) -> Matrix:
+        if self._shares[0] == 1:
+            return np.broadcast_to(self._units.center, table.shape)
         z = self._units.apply(table)
         observed = ~np.isnan(z)
         guesses = self._fillers.guesses(np.where(observed, z, 0.0), observed)
@@ -159,8 +161,8 @@ def _shares(
 ) -> NDArray[np.float64]:
     """Shares of the fillers by held-out cells, more of them as long as those before are not clear.
 
-    Whatever is not better than the medians by two standard errors may be so by chance, and they
-    fill all cells then.
+    The best of many mixtures, looked at several times, may well be better than the medians by two
+    standard errors by chance; below three the medians fill all cells.
     """
     guesses, truth = np.empty((len(FILLERS), 0)), np.empty(0)
     medians = np.eye(len(FILLERS))[0]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -22,8 +21,8 @@ from proxlin.estimators.low_rank.plane_cells import (
     rows_near_plane,
     without_wrong_cells,
 )
+from proxlin.estimators.low_rank.plane_distances import Plane, oddity
 from proxlin.estimators.scaling import RobustScaling
-from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, check_squares, read_codes, read_table
 from proxlin.exact.factorize.bounded import Bounds
 
@@ -34,7 +33,6 @@ Matrix = NDArray[np.float64]
 
 _FARTHEST = 1e150  # deviations whose squares are numbers
 _GAP = 5  # "auto" looks for the largest ratio of neighbouring variances among the leading ones
-_QUANTILE = 0.9995  # of good rows that stay inside the limits of their scores
 _ROUNDS = 3  # of choosing rows by the components, and components by the rows
 
 
@@ -74,7 +72,7 @@ class RobustPCA(
     rows and cells have not turned; missing cells and cells far off it are filled from it. Rows near
     the plane and not too far out in it then give mean, components and variances like plain PCA, a
     few times in turn. On clean Gaussian rows less than 1 % of them are left out; where rows are not
-    several times the columns it may be a third, and fewer if the number of components is given.
+    five times the columns each is judged by the others' components, and it may be one in ten.
 
     Parameters
     ----------
@@ -138,7 +136,7 @@ class RobustPCA(
             if not good.any():
                 good = np.ones(len(rows), dtype=bool)
             self._solve(Moments.of(rows[good]))
-            self.outlier_scores_ = np.maximum(self._judge(rows), lost)
+            self.outlier_scores_ = np.maximum(self._judge(rows, good), lost)
             inside = self.outlier_scores_ <= 1.0
             if (inside == good).all():
                 break
@@ -252,30 +250,10 @@ class RobustPCA(
         share = np.cumsum(values) / max(values.sum(), 1e-300)
         return min(most, int(np.searchsorted(share, wanted)) + 1)
 
-    def _judge(self, rows: Matrix) -> Matrix:
-        """The score of each row, at most 1 inside both limits.
-
-        The limits are those of a Gaussian, stretched to the median of the rows, which outliers of
-        less than half do not move.
-        """
-        away = rows - self._center
-        scores = away @ self._axes.T
-        alive = self._variances > 1e-9 * max(self._variances.max(initial=0.0), self._least)
-        inner = (scores[:, alive] ** 2 / self._variances[alive]).sum(1)
-        count = int(alive.sum())
-        ratios = []
-        if count:
-            stretch = max(np.median(inner) / chi2.ppf(0.5, count), 1e-300)
-            ratios.append(inner / (stretch * chi2.ppf(_QUANTILE, count)))
-        outer = np.maximum((away**2).sum(1) - (scores**2).sum(1), 0.0)
-        size = float((self._center**2).sum() + self._variances.sum())
-        if len(self._center) > len(self._variances) and np.median(outer) > 1e-18 * size:
-            # Wilson and Hilferty: cube roots of sums of squares are nearly Gaussian.
-            roots = np.cbrt(outer)
-            scale = OutlierScale.fit(roots, size=float(np.median(roots)))
-            ratios.append(np.maximum((roots - scale.center) / (scale.cutoff * scale.spread), 0.0))
-        worst: Matrix = np.sqrt(np.max(ratios, axis=0)) if ratios else np.zeros(len(rows))
-        return worst
+    def _judge(self, rows: Matrix, own: NDArray[np.bool_] | None = None) -> Matrix:
+        """The score of each row, at most 1 inside; `own` are those that gave the components."""
+        plane = Plane(self._center, self._axes, self._variances, self._moments.count)
+        return oddity(rows, plane, own)
 
     def _complete(self, table: Matrix) -> Matrix:
         """Rows in scaled columns; missing and far cells follow from the others of their row."""

@@ -26,7 +26,10 @@ _PATIENCE = 1e-2  # "little": this times floor over first scale, of the objectiv
 _SAMPLE = 1000  # rows that starts are compared on, or 20 times the rank
 _TRIAL_SWEEPS = 12  # for each start
 _CLIPS = (0.5, 1.0, 2.0)  # robust standard deviations that cells count for in a start
-_EITHER_FACTOR = "the objective: what either factor alone could gain, bounded by duality"
+_EITHER_FACTOR = (
+    "the objective, errors beyond three median cells counted as that: what either factor alone"
+    " could gain, bounded by duality"
+)
 _PAUSE = 5  # sweeps between two measurements of the stationarity
 
 
@@ -64,7 +67,9 @@ def factorize(
 
     Both factors are >= 0 if `norm.non_negative`. No sweep raises the objective. The run has
     converged when neither factor alone could lower the objective by more than `tol` of it, which
-    is measured by duality: the certificate is that share. The problem is not convex: this is a
+    is measured by duality: the certificate is that share. Residuals beyond three median cells of
+    their column count as that in what it is a share of, or wrong cells of 10^6 would call any point
+    converged. The problem is not convex: this is a
     stationary point, the best of several starts. `start` (r, m) replaces them.
     """
     check_rank(rank, cells)
@@ -114,7 +119,7 @@ class _Sweeps:
         before, status = state.value, None
         sweep(self.objective, state)
         budget.iteration += 1
-        gain = (before - state.value) / max(before, torch.finfo(torch.float64).tiny)
+        gain = (before - state.value) / _size(self.objective, state)
         if gain <= _PATIENCE * state.floor / self.scale:
             state.floor = max(self.lowest, _SHRINK * state.floor)
         still = gain <= 0 and state.floor == self.lowest
@@ -180,11 +185,16 @@ def _measure(objective: Objective, state: _State, floor: float, tol: float) -> f
     else:
         rows_gap += state.value - value
     basis, bound = best_basis(objective, state.u, state.v, floor=floor, tolerance=0.1 * tol)
-    size = max(state.value, torch.finfo(torch.float64).tiny)
-    gap = max(rows_gap, state.value - bound, 0.0) / size
+    gap = max(rows_gap, state.value - bound, 0.0) / _size(objective, state)
     if gap > tol and (moved := objective.value(state.u, basis)) < state.value:
         state.v, state.value = basis, moved
     return gap
+
+
+def _size(objective: Objective, state: _State) -> float:
+    """What gains are measured by: the objective, to which no error adds more than its bound."""
+    bounded = objective.bounded_value(state.u, state.v)
+    return max(min(bounded, state.value), torch.finfo(torch.float64).tiny)
 
 
 def first_state(objective: Objective, basis: Tensor) -> _State:

@@ -13,7 +13,7 @@ from proxlin.exact.factorize.row_norm import RowNorm, observed_part
 from proxlin.exact.factorize.run import factorize, first_state
 from proxlin.exact.factorize.sweep import ColumnEquations, Objective
 
-_FLOORS = (1.0, 0.3, 0.1, 0.03, 0.01)  # under residuals, in steps for the embeddings of a chunk
+_FLOORS = (3.0, 1.0, 0.3, 0.1)  # under residuals, in steps for the embeddings of a chunk
 _MEMORY = 1.5  # the t-th chunk leaves (1 - 1/t)^_MEMORY of what was known before it
 _START_SWEEPS = 40
 

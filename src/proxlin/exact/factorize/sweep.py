@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from proxlin.exact.factorize.cells import Cells
 from proxlin.exact.factorize.quadratics import minimize_quadratics, weighted_grams
 from proxlin.exact.factorize.row_norm import RowNorm, observed_part
 
+_LIMIT = 3.0  # median cells of its column that a residual counts for in what measures others
+_MEDIAN_CELLS = 10_000_000  # of which medians are taken
 _HALVINGS = 8  # of a step of the basis that raised the objective, before it stays
 
 
@@ -53,13 +56,41 @@ class Objective:
         """f(U, V)."""
         return float(self.row_losses(u, v).mean()) + self.penalty(u, v)
 
+    @cached_property
+    def limits(self) -> Tensor:
+        """(m,) three times the median size of the cells of each column that are not 0."""
+        n, m = self.shape
+        cells = self.cells.rows(slice(None, None, max(1, n * m // _MEDIAN_CELLS)))
+        size = cells.values.abs()
+        return _LIMIT * torch.where(size > 0, size, torch.nan).nanmedian(0).values.nan_to_num()
+
+    def bounded_value(self, u: Tensor, v: Tensor) -> float:
+        """f(U, V) with residuals that count up to `limits`: errors of any size are not its measure.
+
+        Cells are bounded at p = 1, and rows otherwise.
+        """
+        n, m = self.shape
+        norm, total = self.norm, 0.0
+        for rows, x, observed in self.cells.chunks(len(v)):
+            residual = observed_part(u[rows] @ v - x, observed)
+            most = norm.losses(observed_part(self.limits.expand_as(x), observed))
+            if norm.p == 1:
+                losses = norm.losses(torch.minimum(residual.abs(), self.limits))
+            else:
+                losses = torch.minimum(norm.losses(residual), most)
+            squares = 0.5 * norm.alpha * u[rows].square().sum(1)
+            total += float((losses + torch.minimum(squares, most)).sum(dtype=torch.float64))
+        squares = 0.5 * norm.alpha / m * v.square().sum(0)
+        return total / n + float(torch.minimum(squares, self.limits).sum(dtype=torch.float64))
+
     def scale(self, u: Tensor, v: Tensor) -> float:
-        """The mean |residual| of known cells at p < 2, the mean norm of a row at p >= 2."""
+        """The bounded mean |residual| of known cells at p < 2, or norm of a row at p >= 2."""
         if self.norm.p >= 2:
-            return float(self.row_losses(u, v).mean())
+            return Objective(self.cells, replace(self.norm, alpha=0.0)).bounded_value(u, v)
         n, m = self.shape
         count = n * m if self.cells.observed is None else int(self.cells.observed.sum())
-        return float(self.column_sums(u, v).sum()) / max(count, 1)
+        cells = Objective(self.cells, replace(self.norm, p=1.0, alpha=0.0))
+        return cells.bounded_value(u, v) * n / max(count, 1)
 
 
 class ColumnEquations:
