@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln
-from scipy.stats import f as fisher
 
 from proxlin.estimators.leverage import bulk_rows
 from proxlin.estimators.regression.likely_fit import RobustFit
@@ -32,7 +30,6 @@ STRENGTHS = np.geomspace(1e3, 1e-5, 25)  # on scaled columns, for the mean over 
 _FIRST, _ROUNDS = 3, 12  # turns from each start, and from the best of them
 _SETTLED = 1e-3
 _EXACT = 1e-4  # tau-scale, of the target's, below which a fit is as exact as any: rows have copies
-_BY_CHANCE = 0.05  # share of clean tables in which rows are left out
 _RAISED = 2.0  # times the tau-scale: more than chance finds in rows that are chosen for it
 
 
@@ -150,28 +147,10 @@ def _likely(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
     )
     if far and _counts_freedom(path):
         kept = _readmitted(path, trust)
-        fits[0] = (kept, *_judged(path, kept))
+        fits[0], far = (kept, *_judged(path, kept)), bool((kept < 1.0).any())
         freedoms[0] = max(3.0, float(path.weights @ kept) - fits[0][3])
-        left_out = float(path.weights @ (kept < 0.5))
-        far = left_out > 0.0 and _beyond_chance(
-            [freedom * fit[2] ** 2 for fit, freedom in zip(fits, freedoms, strict=True)],
-            left_out, float(path.weights.sum()), freedoms[0],
-        )  # fmt: skip
     chosen = 0 if far else 1
     return fits[chosen][0], fits[chosen][2], freedoms[chosen]
-
-
-def _beyond_chance(squares: list[float], left_out: float, total: float, freedom: float) -> bool:
-    """Whether leaving out any `left_out` of `total` good rows seldom gains so much.
-
-    Fisher's F for one shift of each such row, over all choices of so many (Bonferroni).
-    """
-    gain = max(squares[1] - squares[0], 0.0) / left_out
-    if squares[0] <= 0.0:
-        return gain > 0.0
-    chance = float(fisher.logsf(gain / (squares[0] / freedom), left_out, freedom))
-    choices = -np.log(total + 1.0) - betaln(total - left_out + 1.0, left_out + 1.0)
-    return bool(chance + choices <= np.log(_BY_CHANCE))
 
 
 def _readmitted(path: _Path, trust: Vector) -> Vector:
