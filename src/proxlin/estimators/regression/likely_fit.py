@@ -46,7 +46,6 @@ class RobustFit:
     trust: Vector  # (n,) in [0, 1]
     spread: Vector  # (n,) standard deviation of each row's residual over `scale`
     freedom: float  # degrees of freedom that `scale` is worth
-    squares: float = np.inf  # how many squares `scale` is the mean of, if a row's own is among them
     ridge: float = 0.0  # strength, where one was needed
     slope: Vector | None = None  # (n,) of psi(r) = trust r, where this is weighted least squares
     absolute_gap: float | None = None  # relative duality gap, of least absolute residuals
@@ -218,12 +217,11 @@ def distances(residual: Vector, fit: RobustFit) -> Vector:
     """
     with np.errstate(over="ignore"):
         distance: Vector = np.minimum(np.abs(residual) / (fit.scale * fit.spread), FARTHEST)
-    squares = fit.squares if fit.slope is None else fit.freedom
-    if not np.isfinite(squares):
+    if fit.slope is None:
         return distance
-    least = 1e-9 * squares
-    left = np.maximum(squares - fit.trust * distance**2, least)
-    without: Vector = distance * np.sqrt(np.maximum(squares - fit.trust, least) / left)
+    least = 1e-9 * fit.freedom
+    left = np.maximum(fit.freedom - fit.trust * distance**2, least)
+    without: Vector = distance * np.sqrt(np.maximum(fit.freedom - fit.trust, least) / left)
     return without
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
 from proxlin.estimators.regression.high_breakdown import EXACT, high_breakdown_fit
 from proxlin.estimators.regression.likely_fit import (
@@ -27,7 +28,6 @@ from proxlin.estimators.regression.likely_fit import (
 from proxlin.estimators.regression.linear_fit import LinearFit
 from proxlin.estimators.regression.near_rows import near_rows, rarely_copied, spanned
 from proxlin.estimators.regression.robust_ridge import robust_ridge_fit
-from proxlin.estimators.regression.row_mixture import flag_limit
 from proxlin.estimators.regression.s_estimate import RegressionRows, gram_and_moment
 from proxlin.estimators.robust_scale import INNER, Vector, inner_scale, m_scale
 from proxlin.estimators.scaling import RobustScaling, is_code
@@ -35,6 +35,7 @@ from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status
 from proxlin.run.result import Callback, Certificate, History, Progress, Result
 
+FALSE_FLAGS = 0.006  # share of good rows with Gaussian noise that are flagged
 _FEW = 3.0  # rows a coefficient below which a ridge is considered
 _FEWEST = 2.0  # rows a coefficient below which there is no other
 _TIED = 0.25  # share of one value from which a target may be discrete
@@ -140,7 +141,7 @@ def fit_robust_linear(
         theta=torch.from_numpy(np.concatenate([weight.T.reshape(-1), bias])),
         remarks=(_FALLEN,) if fallen else (),
     )
-    cutoff = flag_limit(min(fit.freedom for fit in fits) - 1.0, len(fits))
+    cutoff = _cutoff(min(fit.freedom for fit in fits), len(fits))
     distance = np.column_stack(
         [distances(column, fit) for column, fit in zip(residual.T, fits, strict=True)]
     )
@@ -209,7 +210,7 @@ def judge_residuals(
         scales.append(max(inner, EXACT * size))
     spread = np.ones(len(x)) if few else residual_spread(design, count * trust, trust)
     scale = np.array(scales)
-    cutoff = flag_limit(worth_of_scale(float(count.sum()), lost) - 1.0, residual.shape[1])
+    cutoff = _cutoff(worth_of_scale(float(count.sum()), lost), residual.shape[1])
     size_of = np.abs(residual)
     left_out = size_of / spread[:, None] ** 2
     return Judged(scale, size_of / (scale * spread[:, None]), cutoff, left_out)
@@ -317,6 +318,12 @@ def _typical(target: Vector, count: Vector) -> float:
     away = np.abs(used - np.median(used))
     size = float(np.median(away)) or (float(np.median(away[away > 0])) if away.any() else 0.0)
     return size or float(np.abs(used).max(initial=0.0)) or 1.0
+
+
+def _cutoff(freedom: float, targets: int) -> float:
+    """What 0.6 % of good rows exceed: the largest of `targets` studentised residuals."""
+    share = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / targets)
+    return float(student.ppf(1.0 - share / 2.0, max(1.0, freedom - 1.0)))
 
 
 def _proof(

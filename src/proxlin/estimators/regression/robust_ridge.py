@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from proxlin.estimators.leverage import bulk_rows
 from proxlin.estimators.regression.likely_fit import RobustFit
-from proxlin.estimators.regression.row_mixture import RowMixture, flag_limit, surprising
+from proxlin.estimators.regression.row_mixture import RowMixture, surprising
 from proxlin.estimators.regression.s_estimate import RegressionRows
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
@@ -64,8 +64,7 @@ def robust_ridge_fit(
     slopes = coef[1:] if basis is None else basis @ coef[1:]
     spread = np.sqrt(_left_over(best, leverage))
     full = np.concatenate([coef[:1], slopes]) if intercept else slopes
-    squares = float(weights @ best) if _counts_freedom(path) else np.inf
-    return RobustFit(full, scale, best, spread, freedom, squares, float(chosen))
+    return RobustFit(full, scale, best, spread, freedom, float(chosen))
 
 
 class _Path:
@@ -145,44 +144,18 @@ def _likely(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
         for (_, size, scale, _), freedom in zip(fits, freedoms, strict=True)
         if scale > 0
     )
-    if far and _counts_freedom(path):
-        kept = _readmitted(path, trust)
-        fits[0], far = (kept, *_judged(path, kept)), bool((kept < 1.0).any())
-        freedoms[0] = max(3.0, float(path.weights @ kept) - fits[0][3])
     chosen = 0 if far else 1
     return fits[chosen][0], fits[chosen][2], freedoms[chosen]
-
-
-def _readmitted(path: _Path, trust: Vector) -> Vector:
-    """The rows left out come back while the others predict them (Hadi and Simonoff 1993).
-
-    Of rows that are chosen for fitting well the deviation is too small, and more seem to be far
-    out than are: a row stays out only if it would be flagged.
-    """
-    for _ in range(_ROUNDS):
-        size, scale, lost = _judged(path, trust)
-        total = float(path.weights @ trust)
-        if scale <= 0.0:
-            break
-        limit = flag_limit(total - lost)
-        back = (trust < 0.5) & (size <= limit * scale)
-        if not back.any():
-            break
-        trust = np.where(back, 1.0, trust)
-    return trust
 
 
 def _judged(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
     """Sizes of the studentised residuals at these weights, their deviation, what the fit took."""
     _, _, _, residual, leverage = path.best(trust)
     size, mass = np.abs(_studentised(residual, trust, leverage)), path.weights * trust
-    lost = float(mass @ leverage) if _counts_freedom(path) else 0.0
+    # With fewer rows than features residuals are what is not learned, whoever is left out.
+    counts_freedom = path.x.shape[1] < min(float(path.weights.sum()), len(path.x))
+    lost = counts_freedom * float(mass @ leverage)
     return size, float(np.sqrt(mass @ size**2 / mass.sum())), lost
-
-
-def _counts_freedom(path: _Path) -> bool:
-    """With fewer rows than features residuals are what is not learned, whoever is left out."""
-    return bool(path.x.shape[1] < min(float(path.weights.sum()), len(path.x)))
 
 
 def _left_over(trust: Vector, leverage: Vector) -> Vector:

@@ -17,7 +17,6 @@ from scipy.stats import t as student
 
 from proxlin.estimators.robust_scale import Vector
 
-FALSE_FLAGS = 0.006  # share of good rows with Gaussian noise that are flagged
 _BEYOND = 1e-3  # share of tables in which chance has a good row out of reach
 _SURPRISE = 0.05  # share of clean tables in which a row is held for wrong
 _STEPS, _SHARE_STEPS = 10, 3  # towards scale and share, and towards the share alone in each
@@ -105,9 +104,3 @@ def surprising(distance: Vector, freedom: float, counts: Vector, level: float = 
     share = np.cumsum(counts[used][order]) / float(counts.sum())
     chance = 2.0 * student.sf(distance[used][order], max(1.0, freedom))
     return bool((chance <= level * np.minimum(share, 1.0)).any())
-
-
-def flag_limit(freedom: float, targets: int = 1) -> float:
-    """What 0.6 % of good rows exceed: the largest of `targets` studentised residuals."""
-    share = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / targets)
-    return float(student.isf(share / 2.0, max(1.0, freedom)))

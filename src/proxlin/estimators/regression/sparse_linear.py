@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import LinearOperator, lsmr
+from scipy.stats import norm
 
 from proxlin.estimators.inference.prediction_interval import Calibration, clean_quantile
-from proxlin.estimators.regression.robust_linear import Judged, RobustLinear
-from proxlin.estimators.regression.row_mixture import flag_limit
+from proxlin.estimators.regression.robust_linear import FALSE_FLAGS, Judged, RobustLinear
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
@@ -91,8 +91,11 @@ def fit_sparse_linear(
     scale = np.array([fit.scale for fit in fits])
     lost = 0.0 if any(fit.strength > 0 for fit in fits) else float(used)
     spread = np.sqrt(max(0.05, 1.0 - lost / max(1.0, count.sum())))  # on average over the rows
-    limit = flag_limit(np.inf, len(fits))
-    judged = Judged(scale, residual / (scale * spread), limit, residual / spread**2)
+    flagged = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / len(fits))
+    judged = Judged(
+        scale, residual / (scale * spread), float(norm.ppf(1.0 - flagged / 2.0)),
+        residual / spread**2,
+    )  # fmt: skip
     objective = sum(fit.objective for fit in fits)
     slope = max(fit.slope for fit in fits)
     seconds = time.perf_counter() - began
