@@ -177,6 +177,7 @@ class RegressionLearner(RegressionModel):
         run.held = self._held_ = held
         if (_at_median(run.rows[1]) > _MOSTLY).any():  # nobody can tell what is far from that
             run.reweight, trust = False, np.ones(len(off))
+        self._scale_again(run, trust)
         result = self._solve(run, trust, share)
         result = replace(result, remarks=(*line.result.remarks, *result.remarks))
         norms = torch.from_numpy(self._norms(*run.rows))
@@ -198,6 +199,12 @@ class RegressionLearner(RegressionModel):
         self.chosen_ = "linear"
         chosen = self._take(run, line if held is None else self._robust_line(run))
         return replace(result, objective=chosen.objective, remarks=(*result.remarks, remark))
+
+    def _scale_again(self, run: _Run, trust: Weights) -> None:
+        """Take centre and scale from the trusted rows: a cluster of wrong ones moves quartiles."""
+        scalings = self._scalings(*run.rows, _product(run.weights, trust))
+        run.scalings = scalings
+        run.data = scalings[0].apply(run.rows[0]), scalings[1].apply(run.rows[1])
 
     def _held_rows(self, run: _Run) -> NDArray[np.bool_] | None:
         """Rows that no training sees: a share, and some dozens at least; None of few."""
