@@ -212,6 +212,19 @@ def test_a_net_stays_put_whatever_the_size_of_wrong_targets():
     assert max(errors) <= 1.2 * errors[0]
 
 
+@pytest.mark.parametrize("far", [False, True], ids=["targets", "features too"])
+def test_a_cluster_of_wrong_rows_does_not_set_the_scale_of_a_net(far):
+    x, truth, rng = curve(4, rows=400)
+    y = truth + 0.1 * rng.normal(size=400)
+    y[:120] = 1e4 + 0.1 * rng.normal(size=120)
+    clean = x.copy()
+    if far:
+        x[:120] = 10.0 + 0.5 * rng.normal(size=(120, 3))
+    model = RobustRegressor(hidden=(16,), random_state=0, max_iter=80).fit(x, y)
+    assert model.chosen_ == "net"
+    assert np.abs(model.predict(clean) - truth).mean() < 0.15
+
+
 def test_a_net_lets_go_of_wrong_rows_where_values_of_the_target_repeat():
     x, truth, rng = curve(3, rows=400)
     y = truth.round(1)
