@@ -32,7 +32,7 @@ from proxlin.terms import Regularizer
 
 _NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
 _ENDED = (Status.INTERRUPTED, Status.STOPPED)  # by the user
-_SURE = 2.0  # standard errors by which a net must be better than the line
+_SURE = 1.5  # standard errors by which a net must be better than the line
 _LEAST_TO_SPLIT, _LEAST_HELD = 20, 25  # rows below which none is held out; rows held out at least
 _MOSTLY = 0.4  # of the rows at the median of a target, which is then mostly one value
 _NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
