@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxlin.errors import InvalidInputError
+from proxlin.errors import InvalidInputError, NonFiniteError
 from proxlin.linearize.differentiable import Footprint
+from proxlin.optim.draws import Draws
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent, RowLoss
 from proxlin.problem.parallel import Communicator, communicator
@@ -26,8 +27,9 @@ class ClosureProblem(Problem):
     """(1/B) sum_i ||r_i||_p + g(theta), r the rows that a closure returns for its present batch.
 
     A batch is the numbers of its rows: the closure alone knows what they are rows of. It is called
-    once for each new batch, and again at another theta where a step is checked. Of several
-    processes each has a closure with rows of its own, and their batches together are one.
+    once for each new batch, and again at another theta where a step is checked, with the same
+    random numbers of torch: what dropout leaves out is no change of the loss. Of several processes
+    each has a closure with rows of its own, and their batches together are one.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class ClosureProblem(Problem):
         self.n_outputs = 0  # of the rows taken last
         self.closure: Closure | None = None
         self.batch_loss = math.nan  # of the batch taken last, before its step
+        self.begun = False  # whether a step was taken
+        self._draws = Draws(self.device)
         self._rows = torch.empty(0)  # (B, N) with their graph
         self._point = torch.empty(0)  # (d,) where they were taken
 
@@ -86,6 +90,7 @@ class ClosureProblem(Problem):
     def take(self, index: Tensor | slice) -> LocalBatch:
         """The batch that the closure has now, whatever the index."""
         self._point = self.theta()
+        self._draws.keep()
         with torch.enable_grad():
             self._rows = self._evaluated()
         if not self._rows.requires_grad:
@@ -95,8 +100,15 @@ class ClosureProblem(Problem):
             )
         count, self.n_outputs = self._rows.shape
         batch = self._together(torch.arange(count, device=self.device))
+        if not batch.n_rows:
+            raise InvalidInputError("the closure must return at least one row; got none.")
         losses = self.loss(self._rows.detach()).sum(dtype=torch.float64)
         self.batch_loss = float(self.processes.sum(losses)) / batch.n_rows
+        if not (self.begun or math.isfinite(self.batch_loss)):
+            raise NonFiniteError(
+                "the first batch must have finite residual rows, to begin from; got a mean loss of"
+                f" {self.batch_loss}. Scale the data, or leave out rows with NaN."
+            )
         return batch
 
     def _together(self, numbers: Tensor) -> LocalBatch:
@@ -119,8 +131,8 @@ class ClosureProblem(Problem):
             rows: Tensor = _Pulled.apply(theta, self)  # type: ignore[no-untyped-call]
         else:
             self.assign(theta)
-            with torch.no_grad():
-                rows = self._evaluated()
+            with torch.no_grad(), self._draws.again():
+                rows = self._checked()
         return rows if len(batch[0]) == len(rows) else rows[batch[0]]
 
     def mean_change(
@@ -138,7 +150,7 @@ class ClosureProblem(Problem):
             self._rows, leaves, cotangent, retain_graph=True, allow_unused=True
         )
         pairs = zip(parts, leaves, strict=True)
-        flat = [(torch.zeros_like(t) if part is None else part).flatten() for part, t in pairs]
+        flat = [(torch.zeros_like(t) if g is None else g.to_dense()).flatten() for g, t in pairs]
         return torch.cat(flat)
 
     @property
@@ -150,6 +162,17 @@ class ClosureProblem(Problem):
         """Give up the batch and its graph."""
         self.closure, self._rows, self._point = None, torch.empty(0), torch.empty(0)
 
+    def _checked(self) -> Tensor:
+        try:
+            return self._evaluated()
+        except RuntimeError as cause:
+            if "does not require grad" not in str(cause):
+                raise
+            raise InvalidInputError(
+                "the closure must return rows and no more, as it is called without gradients, too;"
+                " leave backward() out of it."
+            ) from cause
+
     def _evaluated(self) -> Tensor:
         assert self.closure is not None
         rows = self.closure()
@@ -159,7 +182,11 @@ class ClosureProblem(Problem):
                 "the closure must return the residual rows of its batch, shape (B, N), not their"
                 f" loss; got {shape}. Return (module(x) - y).flatten(1)."
             )
-        return rows
+        if not rows.is_floating_point():
+            raise InvalidInputError(
+                f"the closure must return rows of real numbers; got {rows.dtype}."
+            )
+        return rows.to(self.dtype)
 
 
 class _Anonymous(nn.Module):

@@ -24,8 +24,8 @@ class Probed(torch.optim.Optimizer):
 
     The closure of a step returns the residual rows (B, N) of its batch, not their loss; `step`
     returns the mean ||r_i||_p of the batch before the step. It is called again within a step, for
-    the same batch, where the step is checked. There is no learning rate, `zero_grad` and
-    `backward` are not needed, and clipping is not either.
+    the same batch and with the same random numbers of torch, where the step is checked. There is no
+    learning rate, `zero_grad` and `backward` are not needed, and clipping is not either.
 
     Under torchrun, or where torch.distributed is set up, all processes step together: each closure
     returns rows of its own, sums go over all of them, the parameters of rank 0 are the start, and
@@ -90,6 +90,22 @@ class Probed(torch.optim.Optimizer):
         start = self._problem.processes.broadcast(self._problem.theta())
         self._problem.assign(self._problem.penalty.project(start))
         self._memory = self._begin()
+        self._trainable = self._trainable_now()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Take the parameters of a group, of those that the optimiser begins with."""
+        if hasattr(self, "_problem"):
+            raise InvalidInputError(
+                "Probed steps with all parameters at once and takes none later; make a new one,"
+                " Probed(module.named_parameters(), ...)."
+            )
+        others = sorted(set(param_group) - {"params", "param_names"})
+        if others:
+            raise InvalidInputError(
+                f"the groups of Probed hold parameters only; got {', '.join(others)}. Leave it out;"
+                ' regularizer=Ridge(..., on="0.*") charges for parameters by name.'
+            )
+        super().add_param_group(_Group(param_group))
 
     def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]
         """One step on the batch of the closure; returns its mean loss before the step."""
@@ -97,6 +113,11 @@ class Probed(torch.optim.Optimizer):
             raise InvalidInputError(
                 "Probed.step needs a closure that returns the residual rows of a batch; got none."
                 " Write optimizer.step(lambda: module(x) - y)."
+            )
+        if self._trainable != self._trainable_now():
+            raise InvalidInputError(
+                "the parameters must stay frozen or trainable as they were; some changed"
+                " requires_grad since. Make a new Probed(module.named_parameters(), ...)."
             )
         problem, state = self._problem, self._memory
         problem.closure = closure
@@ -107,6 +128,7 @@ class Probed(torch.optim.Optimizer):
         finally:
             problem.assign(state.theta)
             problem.release()
+        problem.begun = True
         self._budget.iteration += 1
         return torch.tensor(problem.batch_loss, dtype=problem.dtype)
 
@@ -135,16 +157,39 @@ class Probed(torch.optim.Optimizer):
                 f" got {own['memory']['theta'].numel()}."
             )
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "probed"})
+        self.param_groups = [_Group(group) for group in self.param_groups]
         self._memory = restored(self._begin(), own["memory"])
         self._budget.iteration = own["steps"]
+        self._problem.begun = own["steps"] > 0
+
+    def _trainable_now(self) -> list[bool]:
+        return [tensor.requires_grad for group in self.param_groups for tensor in group["params"]]
 
     def _begin(self) -> ProbedState:
         return self._settings.init(self._problem, self._problem.theta(), self._generator)
 
 
+class _Group(dict[str, Any]):
+    """A group of parameters, which says what schedulers ask for in vain."""
+
+    def __missing__(self, key: str) -> Any:
+        if key == "lr":
+            raise InvalidInputError(
+                "Probed has no learning rate to schedule; give it total_steps instead, over which"
+                " the length of its steps falls to 0."
+            )
+        raise KeyError(key)
+
+
 def _named(groups: list[dict[str, Any]]) -> dict[str, Tensor]:
     """The trainable parameters by name; unnamed ones are paired as weights and their biases."""
     names = [name for group in groups for name in group.get("param_names", [])]
+    if len(set(names)) < len(names):  # of several modules, each a group
+        names = [
+            f"{number}.{name}"
+            for number, group in enumerate(groups)
+            for name in group["param_names"]
+        ]
     tensors = [tensor for group in groups for tensor in group["params"]]
     if not names:
         for position, tensor in enumerate(tensors):

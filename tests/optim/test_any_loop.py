@@ -1,0 +1,181 @@
+"""What loops do around the optimiser: dropout, groups, schedulers, other types, no rows."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from proxlin import NonNegative, Ridge
+from proxlin.errors import InvalidInputError, NonFiniteError
+from proxlin.optim import Probed
+
+
+def table(n=256):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, 6, generator=generator)
+    y = torch.sin(x[:, :2])
+    y[::5] += 20 * torch.randn(len(y[::5]), 2, generator=generator)
+    return x, y
+
+
+def net(*extra):
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(6, 24), nn.GELU(), *extra, nn.Linear(24, 2))
+
+
+def train(module, optimizer, steps, rows=64):
+    x, y = table()
+    for step in range(steps):
+        part = torch.arange(step * rows, (step + 1) * rows) % len(x)
+        loss = optimizer.step(lambda part=part: module(x[part]) - y[part])
+    return loss
+
+
+def clean_error(module):
+    x = torch.randn(500, 6, generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        return float((module.eval()(x) - torch.sin(x[:, :2])).abs().mean())
+
+
+def test_dropout_does_not_make_good_steps_look_bad():
+    module = net(nn.Dropout(0.1))
+    train(module, Probed(module.named_parameters(), total_steps=200), 200)
+    # Predicting nothing has 0.55, and with other masks in each check no step passed.
+    assert clean_error(module) < 0.25
+
+
+def test_a_check_draws_what_the_step_drew_and_leaves_the_generator_alone():
+    module = net()
+    x, y = table(64)
+    drawn = []
+
+    def closure():
+        drawn.append(float(torch.rand(())))
+        return module(x) - y
+
+    optimizer = Probed(module.named_parameters(), total_steps=50)
+    torch.manual_seed(7)
+    optimizer.step(closure)
+    rest = torch.rand(3)
+    batches = list(dict.fromkeys(drawn))
+    assert len(batches) < len(drawn)  # the check repeats the last batch
+    torch.manual_seed(7)
+    assert drawn[: len(batches)] == [float(torch.rand(())) for _ in batches]
+    assert torch.equal(rest, torch.rand(3))
+
+
+def test_groups_of_modules_whose_names_are_alike_all_move():
+    whole, parts = net(), net()
+    groups = [{"params": list(parts[k].named_parameters())} for k in (0, 2)]
+    train(whole, Probed(whole.named_parameters(), total_steps=30), 30)
+    train(parts, Probed(groups, total_steps=30), 30)
+    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_terms_find_the_parameters_of_a_group():
+    module = net()
+    groups = [{"params": list(module[k].named_parameters())} for k in (0, 2)]
+    train(module, Probed(groups, constraint=NonNegative(on="1.weight"), total_steps=20), 20)
+    assert bool((module[2].weight >= 0).all())
+    assert not bool((module[0].weight >= 0).all())
+
+
+def test_what_a_group_cannot_do_is_refused():
+    module = net()
+    with pytest.raises(InvalidInputError, match="got lr, weight_decay"):
+        Probed([{"params": module.parameters(), "lr": 0.1, "weight_decay": 0.1}])
+    optimizer = Probed(module[0].parameters(), regularizer=Ridge(1e-3))
+    with pytest.raises(InvalidInputError, match="takes none later"):
+        optimizer.add_param_group({"params": module[2].parameters()})
+
+
+@pytest.mark.parametrize("made", ["new", "copied", "pickled", "loaded"])
+def test_schedulers_are_refused_in_a_sentence(made):
+    module = net()
+    optimizer = Probed(module.named_parameters())
+    if made == "copied":
+        optimizer = copy.deepcopy(optimizer)
+    elif made == "pickled":
+        optimizer = pickle.loads(pickle.dumps(optimizer))
+    elif made == "loaded":
+        optimizer.load_state_dict(Probed(module.named_parameters()).state_dict())
+    for scheduler in (torch.optim.lr_scheduler.StepLR, torch.optim.lr_scheduler.ExponentialLR):
+        with pytest.raises(InvalidInputError, match="give it total_steps instead"):
+            scheduler(optimizer, 0.5)
+
+
+def test_rows_of_another_float_type_count_as_they_are():
+    x, y = table()
+    wide, narrow = net(), net()
+    one = Probed(narrow.named_parameters(), total_steps=5)
+    other = Probed(wide.named_parameters(), total_steps=5)
+    for _ in range(5):
+        one.step(lambda: narrow(x) - y)
+        other.step(lambda: wide(x) - y.double())  # such as targets that were read by numpy
+    for part, twin in zip(narrow.parameters(), wide.parameters(), strict=True):
+        torch.testing.assert_close(part, twin, rtol=1e-3, atol=1e-5)
+
+
+def test_rows_to_begin_from_must_be_there_and_finite():
+    x, y = table()
+    module = net()
+    optimizer = Probed(module.named_parameters(), total_steps=120)
+    with pytest.raises(InvalidInputError, match="at least one row"):
+        optimizer.step(lambda: module(x[:0]) - y[:0])
+    with pytest.raises(NonFiniteError, match="first batch must have finite"):
+        optimizer.step(lambda: (module(x) - y) / 0)
+    with pytest.raises(InvalidInputError, match="real numbers"):
+        optimizer.step(lambda: (module(x) - y).to(torch.complex64))
+    train(module, optimizer, 120)  # what was refused is not remembered
+    assert clean_error(module) < 0.25
+
+
+def test_a_batch_of_no_numbers_later_is_left_out():
+    x, _ = table()
+    module = net()
+    optimizer = Probed(module.named_parameters(), total_steps=120)
+    train(module, optimizer, 60)
+    assert not bool(optimizer.step(lambda: module(x) * torch.nan).isfinite())
+    train(module, optimizer, 59)
+    assert clean_error(module) < 0.25
+
+
+def test_parameters_that_are_frozen_or_freed_later_are_refused():
+    x, y = table()
+    module = net()
+    module[2].bias.requires_grad_(False)
+    for part in (module[2].bias, module[0].weight):
+        optimizer = Probed(module.named_parameters(), total_steps=5)
+        optimizer.step(lambda: module(x) - y)
+        part.requires_grad_(not part.requires_grad)
+        with pytest.raises(InvalidInputError, match="changed requires_grad"):
+            optimizer.step(lambda: module(x) - y)
+
+
+def test_a_closure_that_calls_backward_is_told_not_to():
+    x, y = table()
+    module = net()
+
+    def closure():
+        rows = module(x) - y
+        rows.abs().mean().backward(retain_graph=True)
+        return rows
+
+    with pytest.raises(InvalidInputError, match=r"leave backward\(\) out"):
+        Probed(module.named_parameters(), total_steps=5).step(closure)
+
+
+def test_sparse_slopes_of_embeddings_are_those_of_dense_ones():
+    codes = torch.randint(0, 9, (64, 3), generator=torch.Generator().manual_seed(0))
+    ends = []
+    for sparse in (False, True):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Embedding(9, 4, sparse=sparse), nn.Flatten(), nn.Linear(12, 1))
+        optimizer = Probed(module.named_parameters(), total_steps=5)
+        for _ in range(5):
+            optimizer.step(lambda module=module: module(codes) - 1)
+        ends.append(torch.cat([part.detach().flatten() for part in module.parameters()]))
+    torch.testing.assert_close(*ends)
