@@ -105,3 +105,18 @@ def test_what_cannot_be_streamed_is_told(monkeypatch):
         minimize(Problem(nn.Linear(1, 1), Numbers(9)), held_out=0.5, max_iter=1)
     with pytest.raises(InvalidInputError, match="a stream without any"):
         Problem(nn.Linear(1, 1), Numbers(0))
+
+
+def test_a_loader_of_a_list_of_samples_has_a_row_for_each():
+    x, y = table(40)
+    dictionaries = [{"x": row, "y": target} for row, target in zip(x, y, strict=True)]
+    pairs = list(zip(x, y, strict=True))
+    for samples, residual in (
+        (pairs, lambda module, inputs, targets: module(inputs) - targets),
+        (dictionaries, lambda module, batch: module(batch["x"]) - batch["y"]),
+    ):
+        problem = Problem(nn.Linear(3, 1), DataLoader(samples, 8, shuffle=True), residual=residual)
+        other = Problem(nn.Linear(3, 1), (x, y))
+        assert problem.n_rows == len(x)
+        theta = other.theta()
+        torch.testing.assert_close(problem.objective(theta), other.objective(theta))

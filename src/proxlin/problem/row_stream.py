@@ -13,6 +13,7 @@ from torch.utils.data import (
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    TensorDataset,
     default_collate,
 )
 
@@ -114,7 +115,9 @@ def _plain_rows(data: Any) -> Rows | None:
         return None
     if data.collate_fn is not default_collate:
         return DatasetRows(data.dataset, data.collate_fn)
-    return as_rows(data.dataset)
+    # To a loader, anything that has samples by number is a data set: a list of them, too.
+    kept = isinstance(data.dataset, Tensor | TensorDataset)
+    return as_rows(data.dataset) if kept else DatasetRows(data.dataset)
 
 
 def _read_sample(source: Iterable[Any]) -> tuple[TensorRows, bool]:

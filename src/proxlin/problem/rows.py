@@ -18,6 +18,7 @@ from proxlin.problem.file_rows import FileRows
 
 Batch = tuple[Tensor, ...]
 
+_MOST_SHAPES = 8  # that a sentence lists
 _MOST_ORDERED = 2**26  # rows whose order is kept, 8 bytes each
 
 
@@ -44,7 +45,7 @@ class TensorRows:
         self.form = form
         lengths = {tensor.shape[0] if tensor.ndim else 0 for tensor in self.tensors}
         if len(lengths) != 1:
-            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors)
+            shapes = _shapes([tuple(tensor.shape) for tensor in self.tensors])
             raise InvalidInputError(
                 f"data must hold tensors with the same number of rows; got shapes {shapes}."
             )
@@ -107,7 +108,7 @@ class MappedRows:
         self.files = tuple(FileRows(array) for array in arrays)
         lengths = {len(file) for file in self.files}
         if len(lengths) != 1:
-            shapes = ", ".join(str(file.shape) for file in self.files)
+            shapes = _shapes([file.shape for file in self.files])
             raise InvalidInputError(
                 f"data must hold arrays with the same number of rows; got shapes {shapes}."
             )
@@ -123,6 +124,12 @@ class MappedRows:
         for position, tensor in enumerate(batch):
             check_finite(f"data[{position}]", tensor)
         return batch
+
+
+def _shapes(shapes: Sequence[tuple[int, ...]]) -> str:
+    """The first of the shapes, for a sentence."""
+    listed = ", ".join(map(str, shapes[:_MOST_SHAPES]))
+    return listed if len(shapes) <= _MOST_SHAPES else f"{listed} and {len(shapes)} in all"
 
 
 class RowSubset:
