@@ -274,11 +274,11 @@ class Problem:
 
     def restricted(self, index: Tensor) -> Problem:
         """The same problem on the rows of `index` alone."""
-        return self._on(self.shards.restricted(index))
+        return self.with_shards(self.shards.restricted(index))
 
     def with_data(self, data: Any) -> Problem:
         """The same problem on other rows, spread as those of this one; both share the module."""
-        return self._on(self.shards.replaced(with_tensors(data, self.dtype)))
+        return self.with_shards(self.shards.replaced(with_tensors(data, self.dtype)))
 
     def redescending(self, limit: float) -> Problem:
         """The same problem, whose rows pull ever less as their norm goes beyond `limit`."""
@@ -288,7 +288,8 @@ class Problem:
         other._precise = PreciseLosses(self._residual, self.layout, other.loss)
         return other
 
-    def _on(self, shards: Shards) -> Problem:
+    def with_shards(self, shards: Shards) -> Problem:
+        """The same problem on the rows of other shards."""
         other = copy.copy(self)
         other.shards, other.example, other._latest = shards, shards.example(), None
         other._residual = ResidualModule(self.network, self._residual.rule, shards.form())

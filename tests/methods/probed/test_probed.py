@@ -77,12 +77,12 @@ def test_on_a_quadratic_it_converges_like_newton():
     nearest = x @ torch.linalg.lstsq(x, y).solution
     best = float((nearest - y).square().sum(1).mean())
     state = method.init(problem, problem.theta(), generator)
-    method.prepare(problem, state, Budget(None, None))
-    gaps = [problem.objective(state.theta) - best]
+    method.prepare(state.units.inside(problem), state, Budget(None, None))
+    gaps = [problem.objective(method.candidates(state)[0]) - best]
     for _ in range(4):
         state.region.radius, state.region.damping = 1e9, 1e-12
         method.step(problem, state, Budget(None, None))
-        gaps.append(problem.objective(state.theta) - best)
+        gaps.append(problem.objective(method.candidates(state)[0]) - best)
     assert gaps[4] < 1e-4 * gaps[0]
 
 

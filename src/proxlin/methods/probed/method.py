@@ -35,6 +35,7 @@ from proxlin.methods.probed.trust_region import TrustRegion, exact_region
 from proxlin.problem import Problem
 from proxlin.problem.rows import Shuffler
 from proxlin.problem.shards import LocalBatch
+from proxlin.problem.target_units import target_units
 from proxlin.terms.layout import Layout
 
 _PREPARATION = 8  # batches that give the first probes
@@ -82,6 +83,15 @@ class Probed:
 
     def init(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> ProbedState:
         """Begin at theta; the curvature is probed in the first step, which knows the budget."""
+        found = target_units(problem, theta)
+        if found is None:
+            return self._begin(problem, theta, generator)
+        units, start = found
+        state = self._begin(units.inside(problem), start, generator)
+        state.units = units
+        return state
+
+    def _begin(self, problem: Problem, theta: Tensor, generator: torch.Generator) -> ProbedState:
         curvature = curvature_for(problem, self.curvature)
         size = self.batch_size or fitting_batch_size(problem)
         fixed = self.batch_size is not None or size >= problem.n_rows
@@ -123,6 +133,7 @@ class Probed:
 
     def step(self, problem: Problem, state: ProbedState, budget: Budget) -> Step:
         """One batch: a step, or one that finds out how long the steps of this net may be."""
+        problem = problem if state.units is None else state.units.inside(problem)
         with problem.dropping(state.generator):
             if state.trying:
                 self._try(problem, state, budget)
@@ -154,7 +165,8 @@ class Probed:
 
     def _restart(self, problem: Problem, state: ProbedState) -> None:
         """Begin anew from the start point with other batches, after a trial with careful steps."""
-        fresh = self.init(problem, state.start, state.generator)
+        fresh = self._begin(problem, state.start, state.generator)
+        fresh.units = state.units
         fresh.restarts, fresh.normed_rows = state.restarts + 1, state.normed_rows
         if fresh.trial is not None:
             # These may stay near a constant output for long before they leave it: no look again.
@@ -231,7 +243,8 @@ class Probed:
 
     def candidates(self, state: ProbedState) -> list[Tensor]:
         """The present point and the average of the latest ones."""
-        return [state.theta] if state.average is None else [state.theta, state.average]
+        points = [state.theta] if state.average is None else [state.theta, state.average]
+        return points if state.units is None else list(map(state.units.outside, points))
 
     def _floor(self, budget: Budget, whole: bool) -> float:
         """Round off kinks generously first and little at the end, by more where steps are exact."""

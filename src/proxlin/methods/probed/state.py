@@ -16,6 +16,7 @@ from proxlin.methods.probed.normed import NormedMemory
 from proxlin.methods.probed.trial import Trial
 from proxlin.methods.probed.trust_region import TrustRegion
 from proxlin.problem.rows import Shuffler
+from proxlin.problem.target_units import TargetUnits
 
 LOSS_RATE = 0.05  # of the running average of losses
 _PARTS = 4  # of a batch, each with a probe of its own; halves after the cautious steps
@@ -42,6 +43,7 @@ class ProbedState:
     good: Tensor  # (d,) the point to return to after a bad stretch
     start: Tensor  # (d,) where the run began
     trial: Trial | None  # of normed steps, where those are taken
+    units: TargetUnits | None = None  # in which everything here is told
     watch: CollapseWatch = field(default_factory=CollapseWatch)
     restarts: int = 0  # so far
     good_loss: float = math.inf  # `loss` when `good` was kept
