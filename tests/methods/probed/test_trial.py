@@ -12,13 +12,8 @@ from proxlin.linearize import linearize_local
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, turned_sides
-from proxlin.methods.probed.normed_step import (
-    applied_rows,
-    batch_slope,
-    rounding_width,
-    rows_cost_most,
-    rows_of_a_run,
-)
+from proxlin.methods.probed.normed_rows import applied_rows, rows_cost_most, rows_of_a_run
+from proxlin.methods.probed.normed_step import batch_slope, rounding_width
 from proxlin.methods.probed.trial import new_trial
 from proxlin.models import paper_regressor
 from proxlin.problem.parallel import Communicator
@@ -332,17 +327,40 @@ def test_the_first_steps_tell_how_many_rows_a_batch_has(seconds, expected):
     assert state.normed_rows == expected
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(400, 64), (600, 64), (800, 1_024)])
-def test_fewer_rows_are_taken_where_there_is_time_for_few_steps(steps, expected):
+def rows_by_the_clock(seconds_of_a_step, rows, *, steps=30, busy=()):
+    """The rows of a batch after some steps by a clock of its own; `busy` ones take ten times it."""
     problem, method, time = many_rows(), Probed(), [0.0]
     budget = Budget(10.0, None, clock=lambda: time[0])
     state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
-    state.batch_size = 1_024
-    for _ in range(12):
+    state.batch_size = rows
+    for number in range(steps):
         method.step(problem, state, budget)
         budget.iteration += 1
-        time[0] += 10.0 / steps
-    assert state.normed_rows == expected
+        time[0] += seconds_of_a_step(state.normed_rows) * (10 if number in busy else 1)
+    return state.normed_rows
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(400, 64), (600, 64), (800, 1_024)])
+def test_fewer_rows_are_taken_where_there_is_time_for_few_steps(steps, expected):
+    def seconds(rows):
+        return 10.0 / steps * (0.02 + 0.98 * rows / 1_024)
+
+    assert rows_by_the_clock(seconds, 1_024) == expected
+
+
+@pytest.mark.parametrize("steps", [400, 600])
+@pytest.mark.parametrize(("overhead", "expected"), [(0.2, 256), (0.5, 1_024), (1.0, 1_024)])
+def test_no_fewer_rows_than_cost_as_much_as_the_rest_of_a_step(steps, overhead, expected):
+    def seconds(rows):
+        return 10.0 / steps * (overhead + (1 - overhead) * rows / 1_024)
+
+    assert rows_by_the_clock(seconds, 1_024) == expected
+
+
+@pytest.mark.parametrize("busy", range(8))
+def test_a_busy_moment_of_the_machine_does_not_choose_the_rows(busy):
+    """Nor does it end the trial: one step of ten milliseconds has taken a hundred."""
+    assert rows_by_the_clock(lambda rows: 0.01 * rows / 1_024, 1_024, busy=[busy]) == 1_024
 
 
 def test_fewer_rows_save_nothing_where_turning_the_sides_costs_as_much():
