@@ -419,13 +419,26 @@ def test_rounding_ends_with_the_budget_and_with_what_is_learnt():
     problem, budget = net_problem(), Budget(None, 1_000)
     state = Probed().init(problem, problem.theta(), torch.Generator())
     state.first_size = state.residual_size = 2.0
-    assert rounding_width(state, budget) == pytest.approx(20.0)
+    assert rounding_width(problem, state, budget) == pytest.approx(20.0)
     state.residual_size = 0.2
-    assert rounding_width(state, budget) == pytest.approx(0.2)
+    assert rounding_width(problem, state, budget) == pytest.approx(0.2)
     budget.iteration = 1_000
-    assert rounding_width(state, budget) < 1e-3 * state.residual_size
+    assert rounding_width(problem, state, budget) < 1e-3 * state.residual_size
     state.residual_size = 2.0
-    assert rounding_width(state, Budget(None, None)) == pytest.approx(0.2)  # no end is known
+    assert rounding_width(problem, state, Budget(None, None)) == pytest.approx(
+        0.2
+    )  # no end is known
+
+
+def test_only_kinks_are_rounded():
+    """At p = 1.5 the slope of an entry goes to 0 with it, and a row keeps its pull."""
+    widths = []
+    for p in (1.0, 1.2, 1.5):
+        problem = net_problem(p)
+        state = Probed().init(problem, problem.theta(), torch.Generator())
+        state.first_size = state.residual_size = 2.0
+        widths.append(rounding_width(problem, state, Budget(None, 1_000)))
+    assert widths == pytest.approx([20.0, 0.2, 2e-4])
 
 
 def test_classes_as_zeros_and_ones_are_told_apart():

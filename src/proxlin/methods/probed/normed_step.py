@@ -23,6 +23,7 @@ from proxlin.problem.shards import LocalBatch
 
 _ASTRAY = 10.0  # times the last good loss: the run has gone wrong
 _WIDEST, _DECADES = 10.0, 4.0  # rounding in typical residuals: at first, and how far it falls
+_DECADES_OF_P = 10.0  # how far it falls from p = 1 to p = 2
 _SIZED = 10  # steps between two looks at that size
 
 
@@ -45,7 +46,7 @@ def take_normed_step(
         (scales,) = scales_of([batch], [model.residual], [losses], clip=problem.loss.bounded_slope)
         state.residual_size = float(scales.size)
         state.first_size = state.first_size or state.residual_size
-    rounding = rounding_width(state, budget)
+    rounding = rounding_width(problem, state, budget)
     mean_loss, typical_loss, slope = batch_slope(problem, model, batch, losses, rounding)
     if math.isfinite(mean_loss):
         state.track(typical_loss, LOSS_RATE)
@@ -64,17 +65,21 @@ def take_normed_step(
     state.average_in(memory.steps)
 
 
-def rounding_width(state: ProbedState, budget: Budget) -> float:
+def rounding_width(problem: Problem, state: ProbedState, budget: Budget) -> float:
     """Below which |r| the kinks are round: ten typical residuals at first, and ever less.
 
     It falls with the budget, and faster than the residuals: a net that learns does not need it, and
-    wrong rows, whose pull is not rounded, would count for more than others.
+    wrong rows, whose pull is not rounded, would count for more than others. Beyond p = 1 it falls
+    with p as well: there the slope of an entry goes to 0 with it, which is no kink.
     """
     if not state.first_size:
         return 0.0
     progress = budget.progress if budget.bounded else 0.5
     left = min(1.0, state.residual_size / state.first_size)
-    return _WIDEST * math.pow(10.0, -_DECADES * progress) * left * state.residual_size
+    exponent = problem.loss.p
+    beyond = exponent - 1.0 if isinstance(exponent, float) else 0.0
+    decades = _DECADES * progress + _DECADES_OF_P * beyond
+    return _WIDEST * math.pow(10.0, -decades) * left * state.residual_size
 
 
 def batch_slope(
