@@ -430,6 +430,24 @@ def test_rounding_ends_with_the_budget_and_with_what_is_learnt():
     )  # no end is known
 
 
+def test_an_output_that_falls_to_a_constant_has_learnt_nothing():
+    """Residuals of classes fall from 0.9 to 0.1 as outputs near 1 fall to 0; kinks stay round."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 20, generator=generator)
+    targets = nn.functional.one_hot(torch.randint(10, (400,), generator=generator), 10).float()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 32), nn.Linear(32, 10))
+    with torch.no_grad():
+        net[-1].bias.fill_(1.0)
+    problem, budget = Problem(net, (x, targets), 1.0), Budget(None, 1_000)
+    method = Probed(batch_size=200)
+    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
+    method.step(problem, state, budget)
+    assert state.residual_size > 0.5
+    state.residual_size = 0.1  # as outputs of 0 have it
+    assert rounding_width(problem, state, budget) == pytest.approx(1.0, rel=0.01)
+
+
 def test_only_kinks_are_rounded():
     """At p = 1.5 the slope of an entry goes to 0 with it, and a row keeps its pull."""
     widths = []

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from proxlin.linearize import Linearization, linearize_local
 from proxlin.methods.contract import Budget
+from proxlin.methods.probed.collapse import spreads
 from proxlin.methods.probed.normed import NormedMemory
 from proxlin.methods.probed.normed_rows import applied_rows, settle_rows
 from proxlin.methods.probed.state import LOSS_RATE, ProbedState
@@ -45,7 +46,7 @@ def take_normed_step(
     if memory.steps % _SIZED == 0:
         (scales,) = scales_of([batch], [model.residual], [losses], clip=problem.loss.bounded_slope)
         state.residual_size = float(scales.size)
-        state.first_size = state.first_size or state.residual_size
+        state.first_size = state.first_size or _untrained_size(problem, state)
     rounding = rounding_width(problem, state, budget)
     mean_loss, typical_loss, slope = batch_slope(problem, model, batch, losses, rounding)
     if math.isfinite(mean_loss):
@@ -63,6 +64,16 @@ def take_normed_step(
     move = memory.direction(slope, problem.layout, budget.progress)
     state.theta = state.theta.add(move, alpha=rate)
     state.average_in(memory.steps)
+
+
+def _untrained_size(problem: Problem, state: ProbedState) -> float:
+    """The typical residual of a net that has learnt nothing: the present one or, if that is less,
+    that of the best constant output.
+
+    Signs of residuals soon draw outputs to a constant, and the residuals become smaller by it.
+    """
+    target = spreads(problem, state.theta)[1] if problem.affine_in_output else 0.0
+    return min(state.residual_size, target or math.inf)
 
 
 def rounding_width(problem: Problem, state: ProbedState, budget: Budget) -> float:
