@@ -12,13 +12,8 @@ from proxlin.linearize import linearize_local
 from proxlin.methods import Probed
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, turned_sides
-from proxlin.methods.probed.normed_step import (
-    applied_rows,
-    batch_slope,
-    rounding_width,
-    rows_cost_most,
-    rows_of_a_run,
-)
+from proxlin.methods.probed.normed_rows import applied_rows, rows_cost_most, rows_of_a_run
+from proxlin.methods.probed.normed_step import batch_slope, rounding_width
 from proxlin.methods.probed.trial import new_trial
 from proxlin.models import paper_regressor
 from proxlin.problem.parallel import Communicator
@@ -332,17 +327,40 @@ def test_the_first_steps_tell_how_many_rows_a_batch_has(seconds, expected):
     assert state.normed_rows == expected
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(400, 64), (600, 64), (800, 1_024)])
-def test_fewer_rows_are_taken_where_there_is_time_for_few_steps(steps, expected):
+def rows_by_the_clock(seconds_of_a_step, rows, *, steps=30, busy=()):
+    """The rows of a batch after some steps by a clock of its own; `busy` ones take ten times it."""
     problem, method, time = many_rows(), Probed(), [0.0]
     budget = Budget(10.0, None, clock=lambda: time[0])
     state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
-    state.batch_size = 1_024
-    for _ in range(12):
+    state.batch_size = rows
+    for number in range(steps):
         method.step(problem, state, budget)
         budget.iteration += 1
-        time[0] += 10.0 / steps
-    assert state.normed_rows == expected
+        time[0] += seconds_of_a_step(state.normed_rows) * (10 if number in busy else 1)
+    return state.normed_rows
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(400, 64), (600, 64), (800, 1_024)])
+def test_fewer_rows_are_taken_where_there_is_time_for_few_steps(steps, expected):
+    def seconds(rows):
+        return 10.0 / steps * (0.02 + 0.98 * rows / 1_024)
+
+    assert rows_by_the_clock(seconds, 1_024) == expected
+
+
+@pytest.mark.parametrize("steps", [400, 600])
+@pytest.mark.parametrize(("overhead", "expected"), [(0.2, 256), (0.5, 1_024), (1.0, 1_024)])
+def test_no_fewer_rows_than_cost_as_much_as_the_rest_of_a_step(steps, overhead, expected):
+    def seconds(rows):
+        return 10.0 / steps * (overhead + (1 - overhead) * rows / 1_024)
+
+    assert rows_by_the_clock(seconds, 1_024) == expected
+
+
+@pytest.mark.parametrize("busy", range(8))
+def test_a_busy_moment_of_the_machine_does_not_choose_the_rows(busy):
+    """Nor does it end the trial: one step of ten milliseconds has taken a hundred."""
+    assert rows_by_the_clock(lambda rows: 0.01 * rows / 1_024, 1_024, busy=[busy]) == 1_024
 
 
 def test_fewer_rows_save_nothing_where_turning_the_sides_costs_as_much():
@@ -401,13 +419,44 @@ def test_rounding_ends_with_the_budget_and_with_what_is_learnt():
     problem, budget = net_problem(), Budget(None, 1_000)
     state = Probed().init(problem, problem.theta(), torch.Generator())
     state.first_size = state.residual_size = 2.0
-    assert rounding_width(state, budget) == pytest.approx(20.0)
+    assert rounding_width(problem, state, budget) == pytest.approx(20.0)
     state.residual_size = 0.2
-    assert rounding_width(state, budget) == pytest.approx(0.2)
+    assert rounding_width(problem, state, budget) == pytest.approx(0.2)
     budget.iteration = 1_000
-    assert rounding_width(state, budget) < 1e-3 * state.residual_size
+    assert rounding_width(problem, state, budget) < 1e-3 * state.residual_size
     state.residual_size = 2.0
-    assert rounding_width(state, Budget(None, None)) == pytest.approx(0.2)  # no end is known
+    assert rounding_width(problem, state, Budget(None, None)) == pytest.approx(
+        0.2
+    )  # no end is known
+
+
+def test_an_output_that_falls_to_a_constant_has_learnt_nothing():
+    """Residuals of classes fall from 0.9 to 0.1 as outputs near 1 fall to 0; kinks stay round."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 20, generator=generator)
+    targets = nn.functional.one_hot(torch.randint(10, (400,), generator=generator), 10).float()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 32), nn.Linear(32, 10))
+    with torch.no_grad():
+        net[-1].bias.fill_(1.0)
+    problem, budget = Problem(net, (x, targets), 1.0), Budget(None, 1_000)
+    method = Probed(batch_size=200)
+    state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
+    method.step(problem, state, budget)
+    assert state.residual_size > 0.5
+    state.residual_size = 0.1  # as outputs of 0 have it
+    assert rounding_width(problem, state, budget) == pytest.approx(1.0, rel=0.01)
+
+
+def test_only_kinks_are_rounded():
+    """At p = 1.5 the slope of an entry goes to 0 with it, and a row keeps its pull."""
+    widths = []
+    for p in (1.0, 1.2, 1.5):
+        problem = net_problem(p)
+        state = Probed().init(problem, problem.theta(), torch.Generator())
+        state.first_size = state.residual_size = 2.0
+        widths.append(rounding_width(problem, state, Budget(None, 1_000)))
+    assert widths == pytest.approx([20.0, 0.2, 2e-4])
 
 
 def test_classes_as_zeros_and_ones_are_told_apart():

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory
+from proxlin.methods.probed.pace import Pace
 
 _TURN = 0.05  # of the budget
 _STEPS = 60  # of a turn, where there is no budget
 _LEAST_STEPS = 10  # of a turn
 _LEAST_BUDGET = 500  # steps, below which turns would be too short to tell
+_PROOF = 3  # steps that tell whether there is time for so many: one may have met a busy moment
 _FEWEST = 120  # counted steps, below which each is to be worth much
 _JUDGES = 4  # batches that compare where the turns have come to
 _RATES = 0.0, 0.03, 0.01, 0.003  # of curvature steps, of bold, careful, very careful normed ones
@@ -59,6 +61,7 @@ class Trial:
     first_loss: float = math.nan  # of the first batch of all
     judges: int = 0  # batches that have compared
     slow: bool = False  # the time is enough for so few steps that nothing was tried
+    pace: Pace = field(default_factory=Pace)  # of the first steps of all
     second_look: int = 0  # step of the winner's at which it is judged once more; 0: no more
 
     @property
@@ -101,13 +104,19 @@ class Trial:
         memory.begin(self.start)
         self._close(_CAREFUL)
 
+    @property
+    def tells_pace(self) -> bool:
+        """Whether the first turn goes on, whose first steps are timed."""
+        return self.winner is None and not self.turn
+
     def begin_step(self, budget: Budget) -> None:
         """Get ready for a step; the trial is over at once if the budget is too small for it."""
-        if not self.turn and not self.over:
+        if self.tells_pace:
+            self.pace.begin_step(budget.progress)
             if self.steps == 1:
                 self.began = budget.progress  # the first step of all loads code
             counted = math.inf if budget.max_iter is None else budget.max_iter
-            slow = self.steps == 2 and budget.progress - self.began > 1 / _LEAST_BUDGET
+            slow = self.pace.steps == _PROOF and self.pace.steps_of_a_run < _LEAST_BUDGET
             if counted < (_LEAST_BUDGET if self.newton else _FEWEST):
                 self._close(_CURVATURE)
             elif counted < _LEAST_BUDGET or slow:
@@ -116,16 +125,6 @@ class Trial:
         memory = self.normed
         if memory is not None and not memory.steps:
             memory.begin(self.start)
-
-    @property
-    def timed_steps(self) -> int:
-        """Steps of the very first turn since its first, which loads code; 0 later on."""
-        first = self.winner is None and not self.turn
-        return max(0, self.steps - 1) if first else 0
-
-    def steps_of_a_run(self, budget: Budget) -> float:
-        """How many the whole budget is enough for, by those of the first turn."""
-        return self.timed_steps / max(budget.progress - self.began, 1e-9)
 
     def length(self, budget: Budget) -> float:
         """Of the next step, in those of a whole run: it falls from 1 to 0 in each turn."""
