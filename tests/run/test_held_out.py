@@ -145,7 +145,7 @@ def test_wrong_rows_lose_their_weight_before_they_are_learned(p: float) -> None:
     def error(size: float, **settings: Any) -> float:
         x, y, truth = wrong_targets(size)
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+        net = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 2))
         minimize(Problem(net, (x, y), p=p), max_iter=60, held_out=0.1, **settings)
         with torch.no_grad():
             return float((net(x) - truth).abs().mean())
