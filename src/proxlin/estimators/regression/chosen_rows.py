@@ -22,9 +22,10 @@ Rows = NDArray[np.intp]
 
 LEVEL = 0.05  # share of clean targets of which so many rows would be left out, a half by each gain
 MOST_DRAWN = 99  # clean targets
-MOST_WORK = 1e10  # multiplications they may cost; beyond, rows are left out as proposed
+MOST_WORK = 3e10  # multiplications they may cost; beyond, the proposed rows are left out
 
 _LEAST = 1e-9  # of a residual's variance over the noise's: below it a row fits whatever it says
+_SINGULAR = 1e-12  # added to R_DD, which has no inverse once too many rows are left out
 _SEED = 0  # of the noise: the same table gets the same answer
 _MORE = 1e-9  # relative gain that counts as one
 _EXCHANGES = 20
@@ -103,7 +104,7 @@ class LeavingOut:
     def _without(self, residual: Vector, rows: Rows) -> tuple[Vector, float]:
         """R_DD^-1, and what leaving these rows out gains."""
         among = self.residual_maker[np.ix_(rows, rows)]
-        inverse = np.asarray(np.linalg.pinv(among, hermitian=True), dtype=np.float64)
+        inverse = np.asarray(np.linalg.inv(among + _SINGULAR * np.eye(len(rows))), dtype=np.float64)
         return inverse, float(residual[rows] @ inverse @ residual[rows])
 
     def _shifted(self, residual: Vector, rows: Rows) -> float:
@@ -145,7 +146,7 @@ def chosen_by_chance(
     choices = -np.log(total + 1.0) - betaln(total - count + 1.0, count + 1.0)
     if fisher.logsf(ratio, count, freedom) + choices <= np.log(LEVEL / 2.0):
         return False
-    if MOST_DRAWN * total * count * (count + _EXCHANGES) > MOST_WORK:
+    if MOST_DRAWN * _EXCHANGES * count**2 * (total + 4 * count) > MOST_WORK:
         return False
     generator = np.random.default_rng(_SEED)
     as_much, allowed = np.zeros(2), LEVEL / 2.0 * (MOST_DRAWN + 1)
