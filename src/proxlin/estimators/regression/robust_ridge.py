@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxlin.estimators.leverage import bulk_rows
+from proxlin.estimators.regression.chosen_rows import LeavingOut, chosen_by_chance
 from proxlin.estimators.regression.likely_fit import RobustFit
 from proxlin.estimators.regression.row_mixture import RowMixture, surprising
 from proxlin.estimators.regression.s_estimate import RegressionRows
@@ -144,8 +145,26 @@ def _likely(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
         for (_, size, scale, _), freedom in zip(fits, freedoms, strict=True)
         if scale > 0
     )
-    chosen = 0 if far else 1
+    chosen = 0 if far and not _by_chance(path, trust, fits[1][2]) else 1
     return fits[chosen][0], fits[chosen][2], freedoms[chosen]
+
+
+def _by_chance(path: _Path, trust: Vector, deviation: float) -> bool:
+    """Whether rows without trust were left out because some rows always fit worst."""
+    used = path.weights > 0
+    rows = np.flatnonzero(trust[used] <= max(0.5, float(trust[used].min())))
+    if len(rows) == used.sum():
+        return True  # none of them was
+    _, strength, _, _, _ = path.best(trust)
+    _, _, coef, _, _ = path.best(np.ones_like(trust))
+    root, x = np.sqrt(path.weights[used]), path.x[used]
+    fit = coef[0] + x @ coef[1:]
+    penalty = strength * float(path.weights @ trust)
+    leaving_out = LeavingOut.by(x, root**2, penalty=penalty, intercept=path.intercept)
+    return chosen_by_chance(
+        leaving_out, root * path.target[used], rows,
+        fit=root * fit, deviation=root * deviation,
+    )  # fmt: skip
 
 
 def _judged(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
