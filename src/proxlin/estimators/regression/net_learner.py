@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.stats import norm
+from scipy.stats import t as student
 from torch import nn
 
 from proxlin.estimators.base import Checkpoint, named_regularizer
@@ -42,7 +44,7 @@ _RIDGES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # of least squares,
 _FIRST = 2  # the one that is tried first,
 _TRIALS = 4  # and how many are
 _BY_NORM, _BY_SQUARES, _IN_THE_END = 0.4, 0.11, 0.16  # shares of the steps
-_SURE = 1.5  # standard errors by which a net must be better than the line
+_SURE = 1.5  # standard errors, of many rows, by which a net must be better than the line
 _LEAST_TO_SPLIT = 20  # rows below which none is held out
 _FEWEST_JURORS = 4  # of those held out that lie in the bulk of the features
 _LEAST_HELD = 25  # rows held out at least, of so many as there are,
@@ -114,7 +116,8 @@ class NetLearner(RegressionModel):
         else:
             by_line = torch.from_numpy(self.misfits(off[held]))
             jury = torch.from_numpy(near[held])  # a net fits a cluster far away, whatever it says
-            if lower_for_most(judged.norms[jury], by_line[jury], p=1.0, errors=_SURE):
+            sure = float(student.ppf(norm.cdf(_SURE), int(jury.sum()) - 1))
+            if lower_for_most(judged.norms[jury], by_line[jury], p=1.0, errors=sure):
                 return result
             remark = "A linear model predicts most held-out rows better than the net and is kept."
         self.chosen_ = "linear"
