@@ -165,12 +165,14 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         held_rows: NDArray[np.bool_] | None = None,
         reweight: bool = True,
         stopping: Sequence[Callback] = (),
+        portion: float = 1.0,
     ) -> Result:
         """Minimise within the user's budget; without one, within so many steps or until `stopping`.
 
         Steps and not seconds, so that the same seed gives the same numbers. A share of the rows, or
         given ones, may be held out of training, to choose the best point of the run; with
-        `reweight` rows that are far off what those say lose their weight.
+        `reweight` rows that are far off what those say lose their weight. `portion` is the share of
+        the user's budget that is this run's.
         """
         free = self._without_budget
         held_out = None
@@ -187,8 +189,8 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             return minimize(
                 problem,
                 self.method if method is None else method,
-                max_seconds=self.max_seconds,
-                max_iter=steps if free else self.max_iter,
+                max_seconds=None if self.max_seconds is None else portion * self.max_seconds,
+                max_iter=steps if free else _part(self.max_iter, portion),
                 tol=self.tol,
                 seed=seed,
                 callbacks=(*self.callbacks, *watching, *(stopping if free else ())),
@@ -238,6 +240,10 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _score_cutoff(self) -> float:
         """The outlier score beyond which a row is flagged."""
         return self.outlier_scale_.cutoff
+
+
+def _part(count: int | None, portion: float) -> int | None:
+    return None if count is None else max(1, int(portion * count))
 
 
 def drawn_seed(random_state: Any) -> int:

@@ -56,12 +56,13 @@ def regression_problem(
 ) -> Problem:
     """min (1/sum w) sum_i w_i ||module(x_i) - y_i||_p + g; rows of weight zero are left out.
 
-    `loss` takes the place of the norm.
+    `loss` takes the place of the norm. Weights (n, targets) are those of single residuals.
     """
     terms: dict[str, Any] = {"loss": loss, "regularizer": regularizer, "constraint": constraint}
     first = next((t for t in module.parameters() if t.requires_grad), torch.empty(0))
     if weights is not None:
-        used = weights > 0
+        weights = weights.reshape(len(weights), -1)
+        used = (weights > 0).any(axis=1)
         x, y, weights = x[used], y[used], weights[used]
     data = [as_tensor(part, dtype=first.dtype, device=first.device) for part in (x, y)]
     _check_width(module, data[0], y.shape[1])
@@ -71,7 +72,7 @@ def regression_problem(
     # ||c r||_p = c ||r||_p, and ||c r||_2^2 = c^2 ||r||_2^2.
     squared = p == "mse" and loss is None
     factor = as_tensor(np.sqrt(share) if squared else share, dtype=first.dtype)
-    data.append(factor.to(first.device)[:, None])
+    data.append(factor.to(first.device))
     return Problem(module, tuple(data), p, residual=_weighted, **terms)
 
 

@@ -188,8 +188,9 @@ class RegressionInference(RegressionLearner):
             outputs, fitted, sample_weight=weights, multioutput="raw_values"
         )
         unseen = np.ones(len(x), dtype=bool) if weights is None else weights > 0
-        if self.chosen_ == "net" and self._held_ is not None:
-            unseen &= self._held_
+        if self.chosen_ == "net" and self._unseen_ is not None:
+            held, fitted[held] = self._unseen_
+            unseen &= held
         judged = self._judged_
         misfit = np.abs(fitted - outputs) if judged is None else judged.left_out
         self._calibration_ = Calibration.of(x[unseen], fitted[unseen], misfit[unseen])

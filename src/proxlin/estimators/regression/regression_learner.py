@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from proxlin.errors import CombinationError
 from proxlin.estimators.base import Checkpoint, named_regularizer
 from proxlin.estimators.regression.linear_fit import LinearFit, linear_regularizer
-from proxlin.estimators.regression.net_fit import build_module, default_steps, regression_problem
-from proxlin.estimators.regression.regression_model import RegressionModel, Weights
+from proxlin.estimators.regression.net_fit import default_steps, regression_problem
+from proxlin.estimators.regression.net_learner import NetLearner, Stage
+from proxlin.estimators.regression.regression_model import Mask, Weights
+from proxlin.estimators.regression.regression_run import Run, product
 from proxlin.estimators.regression.reservoir import Reservoir
 from proxlin.estimators.regression.robust_linear import RobustLinear, fit_robust_linear
-from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, as_array, as_tensor
 from proxlin.exact.linear import LinearResult, quantile_levels, solve_quantiles
-from proxlin.methods.contract import Status
 from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.models import linear_regressor
 from proxlin.problem.loss import Pinball
-from proxlin.run.held_out import far_weight, lower_for_most
 from proxlin.run.loop import check_callbacks
 from proxlin.run.result import Result
 from proxlin.terms import Regularizer
 
-_NET_ALPHA = 1e-3  # ridge of a net by default: without it a net learns the outliers by heart
-_ENDED = (Status.INTERRUPTED, Status.STOPPED)  # by the user
-_SURE = 1.5  # standard errors by which a net must be better than the line
-_LEAST_TO_SPLIT, _LEAST_HELD = 20, 25  # rows below which none is held out; rows held out at least
-_MOSTLY = 0.4  # of the rows at the median of a target, which is then mostly one value
-_NET_WEIGHTS = "*weight"  # the parameters that a named regulariser charges for
 
-
-class RegressionLearner(RegressionModel):
+class RegressionLearner(NetLearner):
     """What `fit` and `partial_fit` do once the rows are read and the settings are right."""
 
     leverage: bool | str | None
     scaling: bool
-    validation_fraction: float
 
-    alpha_: float
     _trust_: Weights | None  # (n, targets) of the default linear fit
     _slope_: Weights  # (n, targets) of psi(r) = trust r; NaN without least squares
     _flat_: bool  # whether y came as a vector
@@ -71,10 +59,10 @@ class RegressionLearner(RegressionModel):
         columns = y.reshape(len(y), -1)
         features, targets = self._scalings(x, columns, weights)
         scaled = (features.apply(x), targets.apply(columns))
-        run = _Run((x, columns), scaled, (features, targets), weights, seed, checkpoint)
+        run = Run((x, columns), scaled, (features, targets), weights, seed, checkpoint)
         self.row_weights_ = np.ones(len(x))
         self.chosen_ = "linear" if self._linear else "net"
-        self._judged_ = self._trust_ = self._held_ = None
+        self._judged_ = self._trust_ = self._unseen_ = None
         self._copies_ = 1
         if self.quantile is not None:
             self.result_ = self._learn_quantiles(run, share)
@@ -85,9 +73,9 @@ class RegressionLearner(RegressionModel):
         else:
             self.result_ = self._solve(run, self.row_weights_, share)
         self._score_training(x, columns, weights)
-        del self._judged_, self._held_
+        del self._judged_, self._unseen_
 
-    def _learn_quantiles(self, run: _Run, share: float) -> Result:
+    def _learn_quantiles(self, run: Run, share: float) -> Result:
         """Quantiles of each target, one output each: target by target, level by level."""
         levels, several = quantile_levels(self.quantile)
         self._copies_ = len(levels)
@@ -110,7 +98,7 @@ class RegressionLearner(RegressionModel):
             self.intercept_ = np.reshape(self.intercept_, (targets, len(levels)))
         return min(zip(levels, results, strict=True), key=lambda pair: abs(pair[0] - 0.5))[1]
 
-    def _linear_quantiles(self, run: _Run, levels: list[float]) -> list[LinearResult]:
+    def _linear_quantiles(self, run: Run, levels: list[float]) -> list[LinearResult]:
         """The linear quantiles of these levels, on scaled data."""
         term, weight = (None if self._term == "auto" else self._term), self._weight()
         if isinstance(weight, str):
@@ -128,7 +116,7 @@ class RegressionLearner(RegressionModel):
             tol=self.tol or 1e-8,
         )
 
-    def _learn_line(self, run: _Run, share: float) -> Result:
+    def _learn_line(self, run: Run, share: float) -> Result:
         """The majority's linear fit, or with settings of one's own the fit to its trusted rows."""
         if not self._reweighted:
             return self._solve(run, self.row_weights_, share)
@@ -142,7 +130,7 @@ class RegressionLearner(RegressionModel):
         result = self._solve(run, self.row_weights_, share)
         return replace(result, remarks=(*line.result.remarks, *result.remarks))
 
-    def _robust_line(self, run: _Run, rows: NDArray[np.bool_] | None = None) -> RobustLinear:
+    def _robust_line(self, run: Run, rows: Mask | None = None) -> RobustLinear:
         """The majority's linear fit to these rows, in their own units."""
         kept = np.ones(len(run.rows[0]), dtype=bool) if rows is None else rows
         return fit_robust_linear(
@@ -154,7 +142,7 @@ class RegressionLearner(RegressionModel):
             callbacks=check_callbacks(self.callbacks) if self._linear else (),
         )  # fmt: skip
 
-    def _take(self, run: _Run, line: RobustLinear) -> Result:
+    def _take(self, run: Run, line: RobustLinear) -> Result:
         """Keep this linear fit as the model."""
         self._features_, self._targets_ = run.scalings
         self.coef_ = line.coef[0] if self._flat_ else line.coef
@@ -163,58 +151,6 @@ class RegressionLearner(RegressionModel):
         self.row_weights_ = line.trust.mean(axis=1)
         self._judged_, self._trust_, self._slope_ = line.judged, line.trust, line.slope
         return line.result
-
-    def _learn_net(self, run: _Run, share: float) -> Result:
-        """A net on the rows that a line trusts; those that the net does not fit lose their weight.
-
-        Net and line are judged by rows that neither has seen; of few rows none can be spared, and
-        the line is kept.
-        """
-        held = self._held_rows(run)
-        line = self._robust_line(run, None if held is None else ~held)
-        off = run.rows[1] - (run.rows[0] @ line.coef.T + line.intercept)
-        trust = bisquare_weight((np.abs(off) / line.judged.scale).max(axis=1) / (2 * EFFICIENT))
-        run.held = self._held_ = held
-        if (_at_median(run.rows[1]) > _MOSTLY).any():  # nobody can tell what is far from that
-            run.reweight, trust = False, np.ones(len(off))
-        self._scale_again(run, trust)
-        result = self._solve(run, trust, share)
-        result = replace(result, remarks=(*line.result.remarks, *result.remarks))
-        norms = torch.from_numpy(self._norms(*run.rows))
-        if held is not None and run.reweight:
-            trust = trust * far_weight(norms, norms[held]).numpy()
-        self.row_weights_ = trust
-        free = self.module is not None or self.validation_fraction == 0
-        if free or result.status in _ENDED:
-            return result
-        if held is None:
-            remark = (
-                f"Fewer than {_LEAST_TO_SPLIT} rows cannot judge a net; the linear model is kept."
-            )
-        else:
-            by_net, by_line = norms[held], torch.from_numpy(self.misfits(off[held]))
-            if lower_for_most(by_net, by_line, p=1.0, errors=_SURE):
-                return result
-            remark = "A linear model predicts most held-out rows better than the net and is kept."
-        self.chosen_ = "linear"
-        chosen = self._take(run, line if held is None else self._robust_line(run))
-        return replace(result, objective=chosen.objective, remarks=(*result.remarks, remark))
-
-    def _scale_again(self, run: _Run, trust: Weights) -> None:
-        """Take centre and scale from the trusted rows: a cluster of wrong ones moves quartiles."""
-        scalings = self._scalings(*run.rows, _product(run.weights, trust))
-        run.scalings = scalings
-        run.data = scalings[0].apply(run.rows[0]), scalings[1].apply(run.rows[1])
-
-    def _held_rows(self, run: _Run) -> NDArray[np.bool_] | None:
-        """Rows that no training sees: a share, and some dozens at least; None of few."""
-        n = len(run.rows[0])
-        if self.validation_fraction == 0 or n < _LEAST_TO_SPLIT:
-            return None
-        count = min(n // 4, max(round(self.validation_fraction * n), _LEAST_HELD))
-        held = np.zeros(n, dtype=bool)
-        held[np.random.default_rng(run.seed).permutation(n)[:count]] = True
-        return held
 
     def _scalings(
         self, x: Array, y: Array, weights: Weights | None
@@ -232,9 +168,9 @@ class RegressionLearner(RegressionModel):
         plain = [replace(scaling, center=np.zeros_like(scaling.center)) for scaling in pair]
         return plain[0], plain[1]
 
-    def _solve(self, run: _Run, trust: Weights, share: float) -> Result:
+    def _solve(self, run: Run, trust: Weights, share: float) -> Result:
         """One problem, from the present coefficients or net if there are any."""
-        weights = _product(run.weights, trust)
+        weights = product(run.weights, trust)
         start = self._start(run.scalings)
         self._features_, self._targets_ = run.scalings
         if self._linear and self.method == "auto":
@@ -270,43 +206,30 @@ class RegressionLearner(RegressionModel):
 
     def _train(
         self,
-        run: _Run,
+        run: Run,
         weights: Weights | None,
         start: tuple[Array, Array] | None,
         share: float,
     ) -> Result:
-        (x, y), seed = run.data, run.seed
-        alpha = _NET_ALPHA if self.alpha == "auto" else float(self.alpha)
-        if self._linear:
-            line = _linear_module(x.shape[1], y.shape[1], self.fit_intercept, start)
-            net: nn.Module = line
-            g = None if self._term == "auto" else named_regularizer(self._term, alpha, "weight")
-        else:
-            trained = getattr(self, "module_", None)
-            net = copy.deepcopy(trained) if trained is not None else build_module(
-                self.module, self.hidden, x.shape[1], y.shape[1], seed
-            )  # fmt: skip
-            g = named_regularizer(
-                "ridge" if self._term == "auto" else self._term, alpha, _NET_WEIGHTS
-            )
+        """By a method of minimize: a net, or a linear model where a method is asked for by name."""
+        if not self._linear:
+            return self._train_net(run, weights, share, Stage(self._exponent, self._net_alpha))
+        (x, y), alpha = run.data, self._net_alpha
+        line = _linear_module(x.shape[1], y.shape[1], self.fit_intercept, start)
         problem = regression_problem(
-            net.to(self._torch_device()), x, y, weights,
-            p=self._exponent, loss=self._pinball(), regularizer=g, constraint=self.constraint,
+            line.to(self._torch_device()), x, y, weights,
+            p=self._exponent, loss=self._pinball(), constraint=self.constraint,
+            regularizer=None if self._term == "auto"
+            else named_regularizer(self._term, alpha, "weight"),
         )  # fmt: skip
-        method = "probed" if self.method == "auto" else self.method
         steps = max(1, int(share * default_steps(problem, fitting_batch_size(problem))))
-        held = run.held if run.held is None or weights is None else run.held[weights > 0]
+        method = "probed" if self.method == "auto" else self.method
         result = self._minimize(
-            problem, seed=seed, steps=steps, method=method,
-            held_share=0.0 if self._linear or held is not None else self.validation_fraction,
-            held_rows=held, reweight=self._reweighted and run.reweight, checkpoint=run.checkpoint,
-        )  # fmt: skip
-        net = net.to("cpu").eval()
-        if self._linear:
-            bias = line.bias if self.fit_intercept else torch.zeros(y.shape[1])
-            self._keep_linear(as_array(line.weight), as_array(bias), alpha)
-        else:
-            self.module_, self.alpha_ = net, alpha
+            problem, seed=run.seed, steps=steps, method=method, checkpoint=run.checkpoint
+        )
+        line = line.to("cpu").eval()
+        bias = line.bias if self.fit_intercept else torch.zeros(y.shape[1])
+        self._keep_linear(as_array(line.weight), as_array(bias), alpha)
         return result
 
     def _start(self, scalings: tuple[RobustScaling, RobustScaling]) -> tuple[Array, Array] | None:
@@ -320,35 +243,6 @@ class RegressionLearner(RegressionModel):
         self.coef_ = weight[0] if self._flat_ else weight
         self.intercept_ = float(bias[0]) if self._flat_ else bias
         self.alpha_ = alpha
-
-
-@dataclass
-class _Run:
-    """What stays the same while the rows are weighed again and again."""
-
-    rows: tuple[Array, Array]  # features and targets as they came
-    data: tuple[Array, Array]  # scaled features and targets
-    scalings: tuple[RobustScaling, RobustScaling]
-    weights: Weights | None  # the user's
-    seed: int
-    checkpoint: Checkpoint = None
-    held: NDArray[np.bool_] | None = None  # rows that no net is trained on
-    reweight: bool = True  # whether rows far off may lose their weight
-    regularizer: str | None = None  # where the rows ask for one
-
-
-def _at_median(y: Array) -> Weights:
-    """The share of the rows that lie at the median of each target."""
-    share: Weights = (y == np.median(y, axis=0)).mean(axis=0)
-    return share
-
-
-def _product(weights: Weights | None, distrust: Weights) -> Weights | None:
-    """Both weights together; None if all are one, which is solved faster."""
-    product = distrust if weights is None else weights * distrust
-    if weights is not None and not product.any():
-        return weights  # every row that counts is far out: there is no bulk to trust more
-    return None if bool((product == 1.0).all()) else product
 
 
 def _linear_module(

@@ -20,6 +20,7 @@ from proxlin.exact.linear import quantile_levels
 from proxlin.problem.loss import Exponent, RowLoss
 
 Weights = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 class RegressionModel(RobustBase):
@@ -39,7 +40,8 @@ class RegressionModel(RobustBase):
     scale_: NDArray[np.float64]  # of a linear model
     row_weights_: Weights
     _judged_: Judged | None  # while fitting: the rows against a fit that judged them itself
-    _held_: NDArray[np.bool_] | None  # while fitting: rows that no net was trained on
+    # While fitting: rows held out, and what a net that had not seen them predicts of them.
+    _unseen_: tuple[Mask, Array] | None
     _copies_: int  # outputs for each target: so many quantiles were asked for
     _features_: RobustScaling
     _targets_: RobustScaling
@@ -101,8 +103,9 @@ class RegressionModel(RobustBase):
         if norms is not None:
             size = _typical(self._targets_.apply(y))
             scale = OutlierScale.fit(norms, size=size)
-            if self._held_ is not None:  # a net knows the rows it was trained on too well
-                unseen = OutlierScale.fit(norms[self._held_], size=size)
+            if self._unseen_ is not None:  # a net knows the rows it was trained on too well
+                held, predicted = self._unseen_
+                unseen = OutlierScale.fit(self.misfits(predicted - y[held]), size=size)
                 scale = max(scale, unseen, key=lambda one: one.limit)
             self._record(self.result_, norms, scale=scale)
             return

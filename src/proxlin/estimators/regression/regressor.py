@@ -51,7 +51,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
     p
         The norm of a row's residual: a number >= 1, `inf`, or "mse" for least squares, which alone
         means no reweighting. "auto" is squares over the rows that reweighting trusts, target by
-        target, and 1 without reweighting and for nets.
+        target, and 1 without reweighting. A net begins with 1 and ends with squares.
     hidden
         Widths of the hidden layers of a net; none for a linear model. A net is kept only if it
         predicts held-out rows better than the linear model; `chosen_` says which.
@@ -65,7 +65,8 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         Intercepts are never charged for by name.
     alpha
         The weight of a named regulariser, on scaled data; a number beside "auto" means a ridge.
-        "auto" takes the one that predicts held-out rows best, for nets 1e-3.
+        "auto" takes the one that predicts held-out rows best; for nets with a `p` of one's own, or
+        without reweighting, 1e-3.
     quantile
         A number in (0, 1) for that quantile of every target given the features, or several, which
         then do not cross: by the pinball loss, all rows counting, linear models proven optimal.
@@ -91,10 +92,11 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         Limits of the solver. Without any, linear models run until optimal to 1e-8 and nets for a
         number of steps that follows from the number of rows.
     validation_fraction
-        Share of the rows that a net is not trained on (25 rows at least): of all its steps, the one
-        that served most of them best is kept; training rows far off what they say lose their
-        weight. Not for linear models; below 20 rows the linear model is kept; 0 trains on all rows
-        to the end.
+        Share of the rows that a net is not trained on (200 rows at least, a quarter of few): of all
+        its steps and ridges, those that served most of them best are kept; training rows far off
+        what they say lose their weight. Where the rows make one batch, some thousands, the last
+        steps are on all of them. With a `p` of one's own 25 rows at least, and they stay out. Not
+        for linear models; below 20 rows the linear model is kept; 0 trains on all rows to the end.
     warm_start
         Begin at the last fit.
     checkpoint
