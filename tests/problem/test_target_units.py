@@ -29,6 +29,44 @@ def net(width=8, last=nn.Identity):
         return nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 2), last())
 
 
+class Times(nn.Module):
+    """Outputs times a number."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def forward(self, x):
+        return self.number * x
+
+
+class Skipped(nn.Module):
+    """A net beside an input that is passed on."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x):
+        return x[:, :1] + self.net(x)
+
+
+class Series(nn.Module):
+    """A recurrent net with two outputs at each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.hidden(x)[0])
+
+
+def padded(x):
+    """The same with zeros in the first rows."""
+    return torch.cat([torch.zeros(2, 4), x[2:]])
+
+
 def scaled(layer, scale):
     with torch.no_grad():
         layer.weight *= scale
@@ -52,6 +90,17 @@ def test_the_path_is_that_of_targets_of_another_size(p, width, method, steps):
         found.append(torch.cat([t.detach().flatten() for t in module.parameters()]))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e-6])
+def test_targets_in_other_units_follow_the_same_path_up_to_rounding(scale):
+    x, _, y = table()
+    paths = []
+    for times in (1.0, scale):
+        result = minimize(Problem(net(), (x, times * y)), Probed(batch_size=50), max_iter=60)
+        paths.append(torch.tensor(result.history.frame()["objective"].to_numpy()) / times)
+    assert torch.allclose(paths[0][1:4], paths[1][1:4], rtol=1e-5)  # the first is that of the start
+    assert torch.allclose(paths[0][-1], paths[1][-1], rtol=0.01)
 
 
 @pytest.mark.parametrize("middle", [0.0, 300.0, -1e5])
@@ -94,9 +143,49 @@ def test_a_start_that_explains_the_targets_is_kept():
     problem = Problem(module, (x, 1e6 * truth), p=1)
     units, start = target_units(problem, problem.theta())
     assert units.scale > 1e5
-    assert torch.equal(units.outside(start), problem.theta())
+    assert torch.allclose(units.outside(start), problem.theta(), rtol=1e-6)
     before = problem.objective(problem.theta())
     assert minimize(problem, max_iter=5).objective <= before
+
+
+def test_a_start_that_explains_little_of_loud_targets_is_kept():
+    x, truth, _ = table()
+    y = 1e4 * (0.3 * truth + torch.randn(ROWS, 2, generator=torch.Generator().manual_seed(3)))
+    module = net()
+    first = minimize(Problem(module, (x, y), p=1), max_iter=40)
+    again = minimize(Problem(module, (x, y), p=1), max_iter=20, seed=1)
+    objectives = again.history.frame()["objective"]
+    assert float(objectives[1:].max()) < 1.05 * first.objective
+    assert again.objective <= first.objective * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["bias at the middle", "multiplied outputs"])
+def test_a_module_that_knows_the_size_of_its_targets_learns_as_well_as_others(kind):
+    x, truth, _ = table()
+    plain, module = net(), net()
+    minimize(Problem(plain, (x, truth)), max_iter=60)
+    if kind == "bias at the middle":
+        y, units = 1000 * (truth + 3), 1000.0
+        with torch.no_grad():
+            module[2].bias.copy_(y.median(0).values)
+    else:
+        module, y, units = nn.Sequential(module, Times(1000.0)), 1000 * truth, 1000.0
+    minimize(Problem(module, (x, y)), max_iter=60)
+    error = float((module(x).detach() - y).abs().mean()) / units
+    assert error < 2 * float((plain(x).detach() - truth).abs().mean()) + 0.02
+
+
+@pytest.mark.parametrize("middle", [0.0, 300.0])
+def test_the_bias_of_a_series_begins_at_the_middle_wherever_its_channels_are(middle):
+    """Channels last, as recurrent nets and attention have them."""
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(200, 6, 3, generator=generator)
+    y = torch.stack([x[..., 0].cumsum(1), 2 * x[..., 1]], -1) + middle
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = Series()
+    minimize(Problem(module, (x, y)), max_iter=60)
+    assert float((module(x).detach() - y).abs().mean()) < 0.1  # a constant has 1.0
 
 
 def test_wrong_rows_do_not_set_the_units():
@@ -112,20 +201,55 @@ def test_classes_as_zeros_and_ones_have_the_size_one():
     x, truth, _ = table()
     y = (truth > truth.quantile(0.8, dim=0)).float()
     problem = Problem(net(), (x, y), p=1)
-    assert target_units(problem, problem.theta())[0].scale == 1
+    assert 1 <= target_units(problem, problem.theta())[0].scale <= 1.5
+
+
+@pytest.mark.parametrize("scale", [1e21, 1e-25])
+def test_sizes_near_the_ends_of_float32_are_sizes(scale):
+    x, truth, _ = table()
+    module = net()
+    minimize(Problem(module, (x, scale * truth), p=1), max_iter=30)
+    assert float((module(x).detach() / scale - truth).abs().mean()) < 0.5  # a constant has 0.9
+
+
+def test_targets_may_be_whole_numbers_or_a_vector():
+    x, truth, _ = table()
+    module = net().double()
+    minimize(Problem(module, (x.double(), (100 * truth).long()), p=1), max_iter=20)
+    one = nn.Sequential(net(), nn.Linear(2, 1))
+    minimize(Problem(one, (x, 1000 * truth[:, 0]), p=1), Probed(batch_size=50), max_iter=60)
+    assert float((one(x)[:, 0].detach() / 1000 - truth[:, 0]).abs().mean()) < 0.5
+
+
+def test_a_normalised_last_layer_has_units_too():
+    x, _, y = table()
+    last = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
+    problem = Problem(nn.Sequential(nn.Tanh(), last), (x, 1e4 * y))
+    assert target_units(problem, problem.theta())[0].scale > 1e3
 
 
 @pytest.mark.parametrize(
     "problem",
     [
         lambda x, y: Problem(net(last=nn.Sigmoid), (x, y)),
+        lambda x, y: Problem(net(last=lambda: nn.Hardtanh(-3e3, 3e3)), (x, 1e3 * y)),
+        lambda x, y: Problem(Skipped(), (padded(x), 1e3 * y)),
         lambda x, y: Problem(net(), (x, y), constraint=Ball(3.0)),
         lambda x, y: Problem(net(), (x, y), regularizer=Lasso(0.1)),
         lambda x, y: Problem(net(), (x, y), residual=lambda module, x, y: module(x) - y),
         lambda x, _: Problem(nn.Linear(4, 4), x),
         lambda x, y: Problem(net(), (x, torch.zeros_like(y))),
     ],
-    ids=["bounded outputs", "constraint", "kinks of g", "own residual", "no targets", "all zero"],
+    ids=[
+        "bounded outputs",
+        "bounds far away",
+        "added inputs",
+        "constraint",
+        "kinks of g",
+        "own residual",
+        "no targets",
+        "all zero",
+    ],
 )
 def test_no_units_where_they_cannot_be_taken_out(problem):
     found = problem(*table()[::2])

@@ -162,6 +162,12 @@ class Probed(torch.optim.Optimizer):
         self._budget.iteration = own["steps"]
         self._problem.begun = own["steps"] > 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        raise InvalidInputError(
+            "Probed cannot be copied or pickled, because it steps with one module's parameters;"
+            " keep its state_dict() and load that into a new one."
+        )
+
     def _trainable_now(self) -> list[bool]:
         return [tensor.requires_grad for group in self.param_groups for tensor in group["params"]]
 

@@ -46,7 +46,7 @@ class PreciseLosses:
         target: Tensor | float = 0.0
         if self._residual.rule is difference and len(batch) == 2:
             # Targets cancel in the change of a residual: they are added at the end.
-            target = batch[1][coarse].flatten(1).double()
+            target = batch[1].reshape(len(coarse), -1)[coarse].double()
             batch = (batch[0], torch.zeros_like(batch[1]))
         old = self._evaluate(before, batch, coarse)
         new = self._evaluate(after, batch, coarse)

@@ -266,7 +266,7 @@ class MethodRun(Loop):
             status = self._evaluate(self.method.candidates(state)[0], step)
         if self.held_out is not None and step.tentative:
             self.held_out.settled_at = self.budget.iteration
-        status = status or step.status or self._look_aside(self.method.candidates(state))
+        status = status or step.status or self._look_aside()
         if status is None and self._keep():
             return Status.INTERRUPTED
         return status
@@ -293,12 +293,12 @@ class MethodRun(Loop):
         self.steps_since = 0
         return status
 
-    def _look_aside(self, candidates: list[Tensor]) -> Status | None:
+    def _look_aside(self) -> Status | None:
         """Judge the points by the rows held out, if there are any and it is time."""
         judge, iteration = self.held_out, self.budget.iteration
         if judge is None or not judge.due(iteration):
             return None
-        judge.look(candidates, iteration)
+        judge.look(self.method.candidates(self.state), iteration)
         return Status.HELD_OUT if judge.hopeless(iteration) else None
 
     def _settle(self, judge: HeldOut, start: Tensor, status: Status) -> Status:

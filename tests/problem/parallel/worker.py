@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import Dataset
 
 from proxlin import (
@@ -56,6 +57,7 @@ ABOUT_ROWS = (
     "check_one_interrupt_stops_all",
     "check_quantiles_equal_one_process",
     "check_rows_held_out_choose_alike",
+    "check_units_of_targets_equal_one_process",
 )
 OTHER_LOSSES = {2.0: ("probed", "mbo-sadm"), "mse": ("newton", "adam")}  # the sums are the same
 
@@ -105,6 +107,23 @@ def check_methods_equal_one_process(group):
     for p, names in OTHER_LOSSES.items() if group.size == 2 else ():
         for name in names:
             assert_equal_runs(group, p, name, *METHODS[name])
+
+
+def check_units_of_targets_equal_one_process(group):
+    """Each rank's first rows say something else of the last layer; all of them decide together."""
+    (x, y), method, steps = table(), *METHODS["probed"]
+    order = nn.Sequential(net(0), nn.ReLU())(x).sum(1).argsort(descending=True)
+    x, y = x[order], 1000 * y[order].abs() + 300
+    mine = own_part(group.rank, group.size)
+    with alone():
+        whole = Problem(nn.Sequential(net(0), nn.ReLU()), (x, y), regularizer=RIDGE)
+        expected = minimize(whole, method, max_iter=steps)
+    own = Problem.sharded(
+        nn.Sequential(net(group.rank), nn.ReLU()), (x[mine], y[mine]), regularizer=RIDGE
+    )
+    found = minimize(own, method, max_iter=steps)
+    assert found.objective == pytest.approx(expected.objective, rel=1e-8)
+    assert_same_everywhere(group, found.theta)
 
 
 def check_terms_equal_one_process(group):

@@ -50,7 +50,7 @@ def spreads(problem: Problem, theta: Tensor) -> tuple[float, float]:
     batch = problem.take(evenly_spread(problem.n_rows, _ROWS))
     both = theta.new_empty(0, 2 * problem.n_outputs)
     if batch.count:
-        target = batch.tensors[-1].flatten(1)
+        target = batch.tensors[-1].reshape(batch.count, -1)
         with torch.no_grad():
             output = problem.residual(theta, batch.tensors) + target
         both = torch.cat([output, target], dim=1)
