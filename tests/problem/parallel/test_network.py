@@ -14,7 +14,7 @@ import pytest
 from proxlin import Problem, Ridge, minimize
 from tests.problem.parallel.launch import TIMEOUT, environment
 from tests.problem.parallel.problems import net, table
-from tests.problem.parallel.train import METHOD, STEPS
+from tests.problem.parallel.train import METHOD, STEPS, difference
 
 pytestmark = pytest.mark.processes
 
@@ -114,9 +114,8 @@ def test_a_link_cut_for_some_seconds_is_waited_for(tmp_path, network):
             _, stderr = process.communicate(timeout=TIMEOUT)
             assert process.returncode == 0, stderr[-3000:]
     told = json.loads((tmp_path / "result.json").read_text())
-    expected = minimize(
-        Problem(net(), table(), regularizer=Ridge(1e-3)), METHOD, max_seconds=None, max_iter=STEPS
-    )
+    problem = Problem(net(), table(), residual=difference, regularizer=Ridge(1e-3))
+    expected = minimize(problem, METHOD, max_seconds=None, max_iter=STEPS)
     assert told["objective"] == pytest.approx(expected.objective, rel=1e-8)
 
 

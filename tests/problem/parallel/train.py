@@ -31,6 +31,11 @@ def problem_of(group, residual=None):
     return Problem.sharded(net(), (x[mine], y[mine]), residual=residual, regularizer=Ridge(1e-3))
 
 
+def difference(module, x, y):
+    """Module(x) - y."""
+    return module(x) - y
+
+
 class Residual:
     """Module(x) - y, until the fault strikes."""
 
@@ -45,7 +50,7 @@ class Residual:
         if self.left == 0 and not mark.exists():
             mark.write_text(repr(time.time()))
             os.kill(os.getpid(), SIGNALS[self.options.fault])
-        return module(x) - y
+        return difference(module, x, y)
 
 
 def main(arguments=None):

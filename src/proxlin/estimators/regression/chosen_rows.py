@@ -22,6 +22,7 @@ Rows = NDArray[np.intp]
 
 LEVEL = 0.05  # share of clean targets of which so many rows would be left out, a half by each gain
 MOST_DRAWN = 99  # clean targets
+MOST_ROWS = 10_000  # that weights stand for: beyond, a row of weight w is one row
 MOST_WORK = 3e10  # multiplications they may cost; beyond, the proposed rows are left out
 
 _LEAST = 1e-9  # of a residual's variance over the noise's: below it a row fits whatever it says

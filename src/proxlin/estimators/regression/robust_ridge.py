@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxlin.estimators.leverage import bulk_rows
-from proxlin.estimators.regression.chosen_rows import LeavingOut, chosen_by_chance
+from proxlin.estimators.regression.chosen_rows import MOST_ROWS, LeavingOut, chosen_by_chance
 from proxlin.estimators.regression.likely_fit import RobustFit
 from proxlin.estimators.regression.row_mixture import RowMixture, surprising
 from proxlin.estimators.regression.s_estimate import RegressionRows
@@ -150,17 +150,26 @@ def _likely(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
 
 
 def _by_chance(path: _Path, trust: Vector, deviation: float) -> bool:
-    """Whether rows without trust were left out because some rows always fit worst."""
-    used = path.weights > 0
+    """Whether rows without trust were left out because some rows always fit worst.
+
+    Rows of whole weights are as many rows, in an order that is theirs: a table in another order, or
+    with its copies written out, is judged alike.
+    """
+    used = np.flatnonzero(path.weights > 0)
+    used = used[np.lexsort(np.column_stack([path.x, path.target])[used].T)]
+    weights, total = path.weights[used], float(path.weights.sum())
+    if (weights == np.round(weights)).all() and total <= MOST_ROWS:
+        used = np.repeat(used, weights.astype(np.intp))
+        weights = np.ones(len(used))
     rows = np.flatnonzero(trust[used] <= max(0.5, float(trust[used].min())))
-    if len(rows) == used.sum():
+    if len(rows) == len(used):
         return True  # none of them was
     _, strength, _, _, _ = path.best(trust)
     _, _, coef, _, _ = path.best(np.ones_like(trust))
-    root, x = np.sqrt(path.weights[used]), path.x[used]
+    root, x = np.sqrt(weights), path.x[used]
     fit = coef[0] + x @ coef[1:]
     penalty = strength * float(path.weights @ trust)
-    leaving_out = LeavingOut.by(x, root**2, penalty=penalty, intercept=path.intercept)
+    leaving_out = LeavingOut.by(x, weights, penalty=penalty, intercept=path.intercept)
     return chosen_by_chance(
         leaving_out, root * path.target[used], rows,
         fit=root * fit, deviation=root * deviation,
