@@ -73,7 +73,7 @@ def scaled(layer, scale):
         layer.bias *= scale
 
 
-@pytest.mark.parametrize("p", [1, 1.5, 2, "mse"])
+@pytest.mark.parametrize("p", [1, 1.5, "mse"])
 @pytest.mark.parametrize(
     ("width", "method", "steps"),
     [(8, Probed(), 15), (8, Probed(batch_size=50), 60), (300, Probed(batch_size=50), 130)],
@@ -103,8 +103,7 @@ def test_targets_in_other_units_follow_the_same_path_up_to_rounding(scale):
     assert torch.allclose(paths[0][-1], paths[1][-1], rtol=0.01)
 
 
-@pytest.mark.parametrize("middle", [0.0, 300.0, -1e5])
-@pytest.mark.parametrize("scale", [1.0, 1e6, 1e-6])
+@pytest.mark.parametrize(("scale", "middle"), [(1.0, 300.0), (1e6, -1e5), (1e-6, 300.0)])
 def test_a_net_learns_targets_of_any_size_around_any_middle(scale, middle):
     x, truth, y = table()
     module = net()
