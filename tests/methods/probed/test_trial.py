@@ -436,9 +436,10 @@ def test_an_output_that_falls_to_a_constant_has_learnt_nothing():
     x = torch.randn(400, 20, generator=generator)
     targets = nn.functional.one_hot(torch.randint(10, (400,), generator=generator), 10).float()
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 32), nn.Linear(32, 10))
+    bounds = nn.Hardtanh(-50, 50)  # without them the bias would begin at the middle of the targets
+    net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 32), nn.Linear(32, 10), bounds)
     with torch.no_grad():
-        net[-1].bias.fill_(1.0)
+        net[-2].bias.fill_(1.0)
     problem, budget = Problem(net, (x, targets), 1.0), Budget(None, 1_000)
     method = Probed(batch_size=200)
     state = method.init(problem, problem.theta(), torch.Generator().manual_seed(0))
