@@ -233,7 +233,7 @@ def test_small_budgets_are_not_spent_on_trials(max_iter, newton, kind):
 
 
 def second_look(loss):
-    """A trial that bold steps won with a loss of 0.5, after three times the steps of their turn."""
+    """A trial that bold steps won with a loss of 0.5, after four times the steps of their turn."""
     trial, budget = new_trial(torch.zeros(3), newton=False), Budget(None, 1_000)
     for _ in range(2):
         trial.players[trial.turn].losses.append(0.5)
@@ -242,7 +242,7 @@ def second_look(loss):
     trial.compare([-1.0, -0.9])
     assert torch.equal(trial.decide(), torch.ones(3))
     assert not trial.led_nowhere(2.0)  # too early to tell
-    trial.normed.steps = 150
+    trial.normed.steps = 200
     return trial, trial.led_nowhere(loss)
 
 
@@ -254,7 +254,7 @@ def test_steps_that_undo_what_their_turn_had_learnt_go_back_and_are_shortened():
     assert trial.normed.rate == pytest.approx(before / 3)
     assert trial.normed.steps == 0
     assert not trial.led_nowhere(0.6)  # they have their time again
-    trial.normed.steps = 150
+    trial.normed.steps = 200
     assert trial.led_nowhere(0.6)
 
 

@@ -48,6 +48,7 @@ class ProbedState:
     watch: CollapseWatch = field(default_factory=CollapseWatch)
     restarts: int = 0  # so far
     good_loss: float = math.inf  # `loss` when `good` was kept
+    settling: int = 0  # steps until `loss` is that of steps of the present length
     gradient_weight: float = 0.0
     floor: float = 1e-2  # |r| below this part of its scale counts as that
     loss: float = math.nan  # running average of the typical loss of a row, and g
@@ -71,9 +72,13 @@ class ProbedState:
         return self.trial is not None and not self.trial.over
 
     def go_on_from(self, theta: Tensor) -> None:
-        """Stand at another point, of which nothing is known yet."""
+        """Stand at another point, of which nothing is known yet.
+
+        If ever shorter steps have led there, longer ones raise the loss at first, and that is no
+        sign that they go wrong.
+        """
         self.theta, self.good, self.average = theta.clone(), theta.clone(), theta.clone()
-        self.loss, self.good_loss = math.nan, math.inf
+        self.loss, self.good_loss, self.settling = math.nan, math.inf, _KEPT_EVERY
 
     def track(self, loss: float, rate: float) -> None:
         """Average the typical loss of a batch in."""
@@ -90,7 +95,8 @@ class ProbedState:
 
     def keep_good(self, steps: int) -> None:
         """Keep the present point now and then, where it is better than the one kept."""
-        if steps % _KEPT_EVERY == 0 and self.loss < self.good_loss:
+        self.settling = max(0, self.settling - 1)
+        if not self.settling and steps % _KEPT_EVERY == 0 and self.loss < self.good_loss:
             self.good, self.good_loss = self.theta.clone(), self.loss
 
     def go_back(self) -> None:

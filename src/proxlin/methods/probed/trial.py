@@ -27,7 +27,7 @@ _RATES = 0.0, 0.03, 0.01, 0.003  # of curvature steps, of bold, careful, very ca
 _CURVATURE, _BOLD, _CAREFUL, _ = range(len(_RATES))
 _LOOKS = 8  # at the loss during a turn, of which the first says nothing yet
 _HOPELESS = 0.8  # of what another kind had gained at the same look: the turn ends
-_SECOND_LOOK = 3  # times the steps of the winner's turn: has it come any further since?
+_SECOND_LOOK = 4  # times the steps of the winner's turn: has it come any further since?
 _SHORTER = 1 / 3  # of a rate that has led nowhere
 
 
