@@ -321,9 +321,7 @@ class RobustFactorization(
         if isinstance(self.alpha, str):
             check_choice("alpha", self.alpha, ("auto",))
         alpha = 0.0 if isinstance(self.alpha, str) else check_non_negative("alpha", self.alpha)
-        if isinstance(self.n_components, str):
-            check_choice("n_components", self.n_components, ("auto",))
-        elif self.n_components is not None:
+        if self.n_components is not None and self.n_components != "auto":
             check_count("n_components", self.n_components)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
