@@ -32,7 +32,6 @@ ESTIMATORS: list[Any] = [
     RobustFactorization(p=2, batch_size=8, max_iter=1),
     RobustNMF(1, max_iter=3),
     RobustOutlierDetector(),
-    RobustOutlierDetector(contamination=0.1),
     RobustPCA(),
 ]
 

@@ -56,7 +56,7 @@ def test_names_are_learned_and_compared():
         (np.array([["one", 2]], dtype=object), "could not convert"),
         (np.array([[np.inf, 1.0]]), "infinity"),
         (np.array([[np.nan, 1.0]]), "NaN"),
-        (np.ones(3), "Expected 2D array"),
+        (np.ones(3), "Reshape your data"),
         (np.ones((0, 2)), "0 sample"),
         (np.ones((2, 0)), "0 feature"),
         (np.ones((2, 2), complex), "Complex data"),
@@ -96,7 +96,7 @@ def test_weights_are_checked():
         read_weights([1, -1, 1], x)
     with pytest.raises(ValueError, match=r"zero for every row|at least one non-zero"):
         read_weights([0, 0, 0], x)
-    with pytest.raises(ValueError, match="sample_weight"):
+    with pytest.raises(ValueError, match=r"sample_weight .* 3 rows; got shape \(2,\)"):
         read_weights([1, 1], x)
 
 

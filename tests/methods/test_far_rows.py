@@ -54,9 +54,11 @@ def test_the_size_of_errors_does_not_matter(method, p):
     check(method, 0.3, p, [1e12])
 
 
+# Every norm where most rows are wrong, and two of them where fewer are.
 @pytest.mark.slow
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-@pytest.mark.parametrize("share", [0.1, 0.2, 0.4])
+@pytest.mark.parametrize(
+    ("share", "p"), [(0.1, 1.0), (0.2, 2.0), (0.4, 1.0), (0.4, 1.5), (0.4, 2.0)]
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_the_size_of_errors_does_not_matter_at_any_share(method, share, p):
     check(method, share, p, SIZES)

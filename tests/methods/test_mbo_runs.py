@@ -241,7 +241,7 @@ def test_settings_out_of_range_are_refused(setting, words):
 @pytest.mark.parametrize(
     ("task", "method", "words"),
     [
-        (linear(p="mse"), MBO(), 'got "mse"'),
+        (linear(p="mse"), MBO(), 'method="probed" for the mean squared error'),
         (linear(), MBO(metric=Diagonal(torch.ones(3))), "must hold 10 weights"),
     ],
 )

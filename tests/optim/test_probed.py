@@ -131,7 +131,36 @@ def test_bad_input_is_answered_in_a_sentence():
         optimizer.step(lambda: (module(x) - y).abs().mean())
     with pytest.raises(InvalidInputError, match="without a gradient"):
         optimizer.step(lambda: module(x).detach() - y)
+    with pytest.raises(InvalidInputError, match=r"closure .* got Tensor"):
+        optimizer.step(module(x) - y)
+    with pytest.raises(InvalidInputError, match="got rows of others"):
+        optimizer.step(lambda: nn.Linear(6, 2)(x) - y)
+    with pytest.raises(InvalidInputError, match="another optimiser"):
+        optimizer.load_state_dict(None)
     with pytest.raises(InvalidInputError, match="another optimiser"):
         optimizer.load_state_dict(torch.optim.SGD(module.parameters(), lr=1.0).state_dict())
     with pytest.raises(InvalidInputError, match="require a gradient"):
         Probed(nn.Linear(2, 2).requires_grad_(False).parameters())
+
+
+@pytest.mark.parametrize(
+    "params", [nn.Linear(6, 2), torch.ones(3), None, [], nn.Linear(6, 2).state_dict()]
+)
+def test_what_are_no_parameters_is_refused(params):
+    with pytest.raises(InvalidInputError, match=r"such as module.named_parameters\(\); got"):
+        Probed(params)
+
+
+def test_schedulers_and_settings_of_groups_are_refused_in_a_sentence():
+    optimizer = Probed(nn.Linear(6, 2).parameters())
+    group = optimizer.param_groups[0]
+    schedulers = torch.optim.lr_scheduler
+    for use in (
+        lambda: schedulers.StepLR(optimizer, 10),
+        lambda: schedulers.OneCycleLR(optimizer, max_lr=0.1, total_steps=10),
+        lambda: group.__setitem__("lr", 0.1),
+    ):
+        with pytest.raises(InvalidInputError, match="give it total_steps instead"):
+            use()
+    with pytest.raises(InvalidInputError, match="Ridge"):
+        group["weight_decay"] = 0.1

@@ -138,6 +138,13 @@ class MixesRows(nn.Linear):
     [
         (lambda x: Problem(nn.Linear(3, 3), x, p=0.5), "p must be a number >= 1 or inf; got 0.5"),
         (lambda x: Problem(nn.Linear(3, 3), x, p="l1"), "inf or \"mse\"; got 'l1'"),
+        (lambda x: Problem(nn.Linear(3, 3), x, p="inf"), "Write float('inf')."),
+        (lambda x: Problem(nn.Linear(3, 3), x, x), "Problem(module, (x, y))"),
+        (lambda x: Problem(nn.Linear(3, 3), x.tolist()), "got float in it. Convert it"),
+        (lambda x: Problem(nn.Linear(3, 3), (x.long(), x)), ".float() converts them"),
+        (lambda x: Problem(nn.LazyLinear(3), x), "'weight' without one"),
+        (lambda x: Problem(nn.LSTM(3, 3), x), "must return a tensor; got tuple"),
+        (lambda x: Problem(nn.Linear(3, 3), x, residual=nn.functional.mse_loss), "AttributeError"),
         (lambda x: Problem(nn.Linear(3, 3), x[:0]), "at least one row"),
         (lambda x: Problem(nn.Linear(3, 3), (x, x[:2])), "same number of rows"),
         (lambda x: Problem(nn.Linear(3, 3), x / 0), "NaN or infinite"),
@@ -164,7 +171,8 @@ def test_bad_input_is_one_sentence(build, words):
 @pytest.mark.parametrize(
     ("net", "words"),
     [
-        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "GroupNorm or LayerNorm"),
+        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "GroupNorm or LayerNorm.* .eval()"),
+        (nn.BatchNorm1d(3, track_running_stats=False).eval(), "without running statistics"),
         (Noisy(3, 3), "two calls differed"),
         (MixesRows(3, 3), "depend on that row alone"),
     ],

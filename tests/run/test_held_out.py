@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -173,7 +174,7 @@ def test_a_point_without_a_loss_is_never_the_best() -> None:
             (torch.zeros(3, 1), torch.zeros(3, 1, dtype=torch.float64)),
             "must have the module's type",
         ),
-        ("rows", "data must be a tensor"),
+        (nn.Linear(1, 1), r"held_out must be rows .* data must be a tensor"),
     ],
 )
 def test_rows_of_another_form_are_refused(held_out: object, sentence: str) -> None:
@@ -200,7 +201,7 @@ def test_a_share_is_drawn_with_the_seed_and_trained_without() -> None:
     assert torch.equal(everything, wave(50, 1)[0].flatten())
     assert torch.equal(rows[0], rows[1])
     assert not torch.equal(rows[0], rows[2])
-    result = minimize(problem, max_iter=5, held_out=0.2, seed=3)
+    result = minimize(problem, max_iter=5, held_out=np.float64(0.2), seed=3)
     assert result.objective == pytest.approx(train.objective(result.theta))
     assert torch.equal(problem.theta(), result.theta)
 
@@ -212,7 +213,14 @@ def test_a_share_is_drawn_with_the_seed_and_trained_without() -> None:
         (torch.ones(30, dtype=torch.bool), "looks like row numbers"),
         (0.0, "held_out"),
         (1.0, "held_out"),
+        (np.arange(5), "looks like row numbers"),
+        (np.ones(30, dtype=bool), "looks like row numbers"),
+        ([1, 2, 3], "looks like row numbers"),
+        (range(5), "looks like row numbers"),
+        (slice(5), "looks like row numbers"),
         (3, "share of the rows between 0 and 1"),
+        ("0.1", "share of the rows between 0 and 1"),
+        (torch.tensor(0.1), "share of the rows between 0 and 1"),
         (True, "share of the rows between 0 and 1"),
     ],
 )

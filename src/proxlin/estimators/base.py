@@ -333,7 +333,6 @@ def _check_device(device: str | torch.device | None) -> torch.device:
         torch.empty(1, device=usable).item()  # which "meta" cannot say
     except (RuntimeError, AssertionError, TypeError, ValueError) as cause:
         raise InvalidInputError(
-            f'device must be None or one that torch can use, such as "cpu" or "cuda"; got'
-            f" {device!r}."
+            f'device must be None or one that torch can use here, such as "cpu"; got {device!r}.'
         ) from cause
     return usable

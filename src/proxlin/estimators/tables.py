@@ -180,6 +180,12 @@ def read_weights(sample_weight: Any, x: Array) -> NDArray[np.float64] | None:
     given = _as_host_table("sample_weight", sample_weight)
     weights: NDArray[np.float64]
     with our_errors():
+        shape = np.asarray(given).shape
+        if shape not in ((), (x.shape[0],)):
+            raise InvalidInputError(
+                f"sample_weight must hold one number for each of {x.shape[0]} rows; got shape"
+                f" {shape}."
+            )
         weights = _check_sample_weight(given, x, dtype=np.float64)
     if weights.min() < 0:
         raise InvalidInputError(
@@ -208,7 +214,15 @@ def _host_table(name: str, x: Any, *, sparse: bool) -> dict[str, Any]:
     """How scikit-learn is to read the table."""
     if sparse and issparse(x):
         return {"X": x, "dtype": np.float64, "accept_sparse": "csr", "accept_large_sparse": False}
-    return {"X": _as_host_table(name, x), "dtype": _FLOATS}
+    table = _as_host_table(name, x)
+    flat = isinstance(table, list | tuple) and not any(hasattr(row, "__len__") for row in table)
+    if flat or (isinstance(table, np.ndarray) and table.ndim < 2):
+        raise InvalidInputError(
+            f"{name} must have two dimensions, one row a sample; got shape {np.shape(table)}."
+            f" Reshape your data: {name}.reshape(-1, 1) if it is one feature, {name}.reshape(1, -1)"
+            " if it is one sample."
+        )
+    return {"X": table, "dtype": _FLOATS}
 
 
 def _as_host_table(name: str, x: Any) -> Any:
@@ -234,7 +248,7 @@ def _as_host_table(name: str, x: Any) -> Any:
         if not isinstance(x, pd.DataFrame) and hasattr(x, "to_numpy"):  # polars
             # scikit-learn 1.6 does not see the names of its columns.
             return pd.DataFrame(x.to_numpy(), columns=list(x.columns))
-    elif np.isscalar(x) or isinstance(x, dict):
+    elif x is None or np.isscalar(x) or isinstance(x, dict):
         raise InvalidInputError(
             f"{name} must be a table or an array; got {type(x).__name__}. Pass one row a sample."
         )

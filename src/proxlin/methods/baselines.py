@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proxlin._checks import check_choice, check_count, check_positive, check_share
 from proxlin.errors import InvalidInputError
-from proxlin.methods.contract import Budget, Step
+from proxlin.methods.contract import Budget, Step, settings_by_name
 from proxlin.problem import Problem
 from proxlin.problem.rows import Shuffler
 
@@ -32,6 +32,7 @@ class FirstOrderState:
     steps: int = 0
 
 
+@settings_by_name
 @dataclass(frozen=True, kw_only=True)
 class SGD:
     """theta <- project_C(theta - rate * m), m <- momentum * m + sub-gradient of a batch.
@@ -69,6 +70,7 @@ class SGD:
         return [state.theta]
 
 
+@settings_by_name
 @dataclass(frozen=True, kw_only=True)
 class Adam:
     """theta <- project_C(theta - rate * m / (sqrt(s) + epsilon)) with Adam's averages m and s."""

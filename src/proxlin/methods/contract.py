@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from proxlin._checks import check_count, check_positive
+from proxlin.errors import InvalidTypeError
 from proxlin.problem import Problem
 
 _MOST_RESERVE = 0.3  # of a time budget that is kept back for the last evaluation
@@ -154,3 +156,26 @@ class Method(Protocol):
     def candidates(self, state: Any) -> list[Tensor]:
         """Points worth an evaluation of the objective, the present one first."""
         ...
+
+
+Settings = TypeVar("Settings")
+
+
+def settings_by_name(cls: type[Settings]) -> type[Settings]:
+    """Let a dataclass say which settings it has, to whoever takes it for a torch optimizer."""
+    init, known = cls.__init__, [item.name for item in fields(cls) if item.init]  # type: ignore[arg-type]
+
+    @wraps(init)
+    def checked(self: Settings, *others: Any, **settings: Any) -> None:
+        wrong = [type(other).__name__ for other in others] + sorted(set(settings) - set(known))
+        if wrong:
+            name = cls.__name__
+            raise InvalidTypeError(
+                f"{name} must be given settings of its own by name, such as {', '.join(known)}; got"
+                f" {wrong[0]}. It is for minimize(problem, {name}(...)); a torch optimizer is"
+                " proxlin.optim.Probed(module.named_parameters())."
+            )
+        init(self, **settings)
+
+    cls.__init__ = checked  # type: ignore[assignment]
+    return cls

@@ -149,6 +149,11 @@ class ClosureProblem(Problem):
         parts = torch.autograd.grad(
             self._rows, leaves, cotangent, retain_graph=True, allow_unused=True
         )
+        if all(part is None for part in parts):
+            raise InvalidInputError(
+                "the closure must return rows that depend on the parameters that Probed was given;"
+                " got rows of others. Give it those of the module that the closure calls."
+            )
         pairs = zip(parts, leaves, strict=True)
         flat = [(torch.zeros_like(t) if g is None else g.to_dense()).flatten() for g, t in pairs]
         return torch.cat(flat)

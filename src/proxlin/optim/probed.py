@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proxlin._checks import check_count, check_seed
-from proxlin.errors import InvalidInputError
+from proxlin.errors import InvalidInputError, ProxlinError
 from proxlin.methods import Probed as Settings
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.state import ProbedState
@@ -74,7 +74,15 @@ class Probed(torch.optim.Optimizer):
         window: int = 300,
         renewal: int = 5,
     ) -> None:
-        super().__init__(params, {})
+        try:
+            super().__init__(params, _Group())
+        except (TypeError, ValueError) as cause:
+            if isinstance(cause, ProxlinError):
+                raise
+            raise InvalidInputError(
+                "params must be such as module.named_parameters(); got"
+                f" {type(params).__name__}: {cause}."
+            ) from cause
         parameters = _named(self.param_groups)
         self._problem = ClosureProblem(parameters, p, regularizer, constraint)
         # The batches are the caller's; the least size keeps the method from choosing one.
@@ -109,10 +117,11 @@ class Probed(torch.optim.Optimizer):
 
     def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]
         """One step on the batch of the closure; returns its mean loss before the step."""
-        if closure is None:
+        if not callable(closure):
+            given = "none" if closure is None else type(closure).__name__
             raise InvalidInputError(
-                "Probed.step needs a closure that returns the residual rows of a batch; got none."
-                " Write optimizer.step(lambda: module(x) - y)."
+                "Probed.step needs a closure that returns the residual rows of a batch; got"
+                f" {given}. Write optimizer.step(lambda: module(x) - y)."
             )
         if self._trainable != self._trainable_now():
             raise InvalidInputError(
@@ -146,9 +155,10 @@ class Probed(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on as the optimiser that gave this; load the module's parameters too."""
-        if "probed" not in state_dict:
+        if not isinstance(state_dict, dict) or "probed" not in state_dict:
             raise InvalidInputError(
-                "state_dict must be one of proxlin.optim.Probed; got that of another optimiser."
+                "state_dict must be one of proxlin.optim.Probed; got something else, such as"
+                " that of another optimiser."
             )
         own = state_dict["probed"]
         if own["memory"]["theta"].shape != self._memory.theta.shape:
@@ -176,15 +186,31 @@ class Probed(torch.optim.Optimizer):
 
 
 class _Group(dict[str, Any]):
-    """A group of parameters, which says what schedulers ask for in vain."""
+    """A group of parameters, or the defaults of all, which says what is asked for in vain."""
 
     def __missing__(self, key: str) -> Any:
+        self._refuse(key)
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        if key == "momentum":  # OneCycleLR asks for it before the learning rate
+            self._refuse("lr")
+        return super().__contains__(key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._refuse(key)
+        super().__setitem__(key, value)
+
+    def _refuse(self, key: str) -> None:
         if key == "lr":
             raise InvalidInputError(
                 "Probed has no learning rate to schedule; give it total_steps instead, over which"
                 " the length of its steps falls to 0."
             )
-        raise KeyError(key)
+        if key == "weight_decay":
+            raise InvalidInputError(
+                "Probed has no weight decay of a group; give it regularizer=Ridge(1e-4) instead."
+            )
 
 
 def _named(groups: list[dict[str, Any]]) -> dict[str, Tensor]:

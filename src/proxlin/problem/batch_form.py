@@ -37,7 +37,7 @@ def flattened(batch: Any) -> tuple[tuple[Tensor, ...], Form]:
             return tuple(place(item) for item in part)
         raise InvalidInputError(
             "data must be a tensor, a tuple of tensors (rows first) or a dictionary of them; got"
-            f" {type(part).__name__} in it."
+            f" {type(part).__name__} in it. Convert it, such as by torch.tensor(numpy.asarray(x))."
         )
 
     form = place(batch)

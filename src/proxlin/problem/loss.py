@@ -27,7 +27,15 @@ class RowLoss:
         if isinstance(self.p, str):
             if self.p == "mse":
                 return
-            raise InvalidInputError(f'p must be a number >= 1, inf or "mse"; got {shown(self.p)}.')
+            hint = " Write float('inf')." if self.p == "inf" else ""
+            raise InvalidInputError(
+                f'p must be a number >= 1, inf or "mse"; got {shown(self.p)}.{hint}'
+            )
+        if isinstance(self.p, Tensor):
+            raise InvalidInputError(
+                "p must be an exponent; got a tensor. Targets are part of the data:"
+                " Problem(module, (x, y))."
+            )
         object.__setattr__(self, "p", check_exponent("p", self.p))
 
     def __call__(self, residual: Tensor) -> Tensor:

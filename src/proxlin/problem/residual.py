@@ -53,6 +53,11 @@ def difference(module: nn.Module, x: Any, *target: Tensor) -> Tensor:
         output = module(x)
     else:
         output = module(**x) if isinstance(x, dict) else module(*x)
+    if not isinstance(output, Tensor):
+        raise InvalidInputError(
+            f"the module must return a tensor; got {type(output).__name__}. Give residual=..., such"
+            " as lambda module, x, y: module(x)[0] - y."
+        )
     y = y.unsqueeze(1) if y.ndim == 1 and output.ndim == 2 else y
     if output.shape != y.shape:
         raise InvalidInputError(
@@ -85,6 +90,12 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
     if not isinstance(module, nn.Module):
         raise InvalidInputError(f"module must be a torch.nn.Module; got {type(module).__name__}.")
     parameters = [(n, t) for n, t in module.named_parameters() if t.requires_grad]
+    for name, tensor in parameters:
+        if isinstance(tensor, nn.UninitializedParameter):
+            raise InvalidInputError(
+                f"module must know the shapes of its parameters; got {name!r} without one. Call it"
+                " with a few rows first."
+            )
     if not parameters:
         raise InvalidInputError("module must have parameters that require a gradient; got none.")
     kinds = {(tensor.dtype, tensor.device) for _, tensor in parameters}
@@ -95,8 +106,15 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
             f" got {listed}. Convert it with .to(...)."
         )
     for name, child in module.named_modules():
-        fixed = not child.training and getattr(child, "running_mean", None) is not None
-        if isinstance(child, nn.modules.batchnorm._BatchNorm) and not fixed:
+        if not isinstance(child, nn.modules.batchnorm._BatchNorm):
+            continue
+        if child.running_mean is None:
+            raise UnsupportedModuleError(
+                f"module {name or type(child).__name__!r} is a batch normalisation without running"
+                " statistics, which mixes rows in eval mode, too; use GroupNorm or LayerNorm, or"
+                " proxlin.optim.Probed in a training loop of your own."
+            )
+        if child.training:
             raise UnsupportedModuleError(
                 f"module {name or type(child).__name__!r} is a batch normalisation: its running"
                 " statistics mix rows and would never be updated; use GroupNorm or LayerNorm, or"
@@ -123,13 +141,15 @@ def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, b
         with torch.no_grad():
             first, again = residual(theta, batch), residual(theta, batch)
             alone = residual(theta, tuple(tensor[:1] for tensor in batch))
-    except (RuntimeError, TypeError, ValueError, IndexError) as cause:
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as cause:
         if isinstance(cause, ProxlinError):
             raise
+        whole = not all(tensor.is_floating_point() for tensor in batch)
+        hint = " Whole numbers stay such; where they are inputs, .float() converts them."
         shapes = ", ".join(f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in batch)
         raise InvalidInputError(
             f"module and residual must take rows of the data; on two of them ({shapes}) they end"
-            f" with: {shown(cause)}."
+            f" with: {shown(cause)}.{hint if whole else ''}"
         ) from cause
     if not isinstance(first, Tensor) or first.ndim != 2 or first.shape[0] != batch[0].shape[0]:
         shape = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__

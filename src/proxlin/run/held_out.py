@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,7 +82,9 @@ def set_aside(
 
     The rows of a share are drawn with the seed, the same on every process.
     """
-    if isinstance(held_out, bool | int):
+    if isinstance(held_out, np.floating):
+        held_out = float(held_out)
+    if isinstance(held_out, int | np.integer | str) or getattr(held_out, "ndim", None) == 0:
         raise InvalidInputError(
             "held_out must be a share of the rows between 0 and 1, such as 0.1, or rows of their"
             f" own; got {held_out!r}."
@@ -102,14 +105,29 @@ def set_aside(
         kept_out, kept = order[:count].sort().values, order[count:].sort().values
         judge = HeldOut(problem.restricted(kept_out), reweight=reweight)
         return problem.restricted(kept), judge
-    numbers = isinstance(held_out, Tensor) and not held_out.is_floating_point()
-    if numbers and (problem.example[0].is_floating_point() or len(problem.example) > 1):
+    whole = problem.example[0].is_floating_point() or len(problem.example) > 1
+    if whole and _like_row_numbers(held_out):
+        kind = getattr(held_out, "dtype", "whole numbers")
         raise InvalidInputError(
             "held_out must be rows in the form of the problem's data, or a share such as 0.1;"
-            f" got a tensor of {held_out.dtype}, which looks like row numbers. Take those rows"
-            " out of the data yourself: held_out=(x[index], y[index])."
+            f" got {type(held_out).__name__} of {kind}, which looks like row numbers. Take those"
+            " rows out of the data yourself: held_out=(x[index], y[index])."
         )
-    return problem, HeldOut(problem.with_data(held_out), reweight=reweight)
+    try:
+        return problem, HeldOut(problem.with_data(held_out), reweight=reweight)
+    except InvalidInputError as cause:
+        raise InvalidInputError(
+            f"held_out must be rows in the form of the problem's data, such as (x, y): {cause}"
+        ) from cause
+
+
+def _like_row_numbers(rows: Any) -> bool:
+    if isinstance(rows, Tensor | np.ndarray):
+        return not (
+            rows.is_floating_point() if isinstance(rows, Tensor) else rows.dtype.kind == "f"
+        )
+    whole = isinstance(rows, list) and all(isinstance(row, int | np.integer) for row in rows)
+    return whole or isinstance(rows, range | slice)
 
 
 def far_weight(losses: Tensor, held: Tensor) -> Tensor:

@@ -104,9 +104,9 @@ def check_callbacks(callbacks: Iterable[Callback] | Any) -> tuple[Callback, ...]
         functions = tuple(callbacks)
     except TypeError:
         functions = (None,)
-    if not all(map(callable, functions)):
+    if not all(callable(given) and not isinstance(given, type) for given in functions):
         raise InvalidInputError(
-            "callbacks must be functions in a list or tuple, such as [watch]; got"
+            "callbacks must be functions in a list or tuple, such as [EarlyStopping()]; got"
             f" {shown(callbacks)}."
         )
     return functions

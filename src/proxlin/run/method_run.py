@@ -1,9 +1,8 @@
-"""One run of a method on a problem: when to evaluate, what is best, what a checkpoint keeps."""
+"""One run of a method on a problem: when to evaluate, and what is best."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,16 +13,9 @@ from proxlin.methods.contract import Budget, Status
 from proxlin.problem import Problem
 from proxlin.problem.parallel import check_same_point
 from proxlin.problem.rows import evenly_spread
-from proxlin.run.checkpoint import (
-    CheckpointWriter,
-    Serialized,
-    check_course,
-    check_objective,
-    restore,
-    still_over,
-)
+from proxlin.run.checkpoint import CheckpointWriter
 from proxlin.run.held_out import HeldOut
-from proxlin.run.loop import Loop
+from proxlin.run.kept_run import KeptRun
 from proxlin.run.result import Callback, Certificate, Result
 
 _EVALUATION_SHARE = 0.05  # of a time budget goes into evaluating the objective
@@ -36,13 +28,9 @@ GRADIENT = "a gradient of the loss"
 _PROGRESS = 1e-3  # relative decrease of the best objective that counts as progress
 # What a step raises whose memory does not fit it.
 _MISFITS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-_REMEMBERED = (
-    "start", "best", "best_theta", "stationarity", "stationarity_rows", "steps_since", "cost",
-    "evaluated_rows", "evaluated_at", "stale", "history", "remarks", "held_out", "state",
-)  # fmt: skip
 
 
-class MethodRun(Loop):
+class MethodRun(KeptRun):
     """One call of minimize: the best point, and when to evaluate and to stop."""
 
     def __init__(
@@ -57,25 +45,12 @@ class MethodRun(Loop):
         writer: CheckpointWriter | None = None,
         sampled: bool = True,
     ) -> None:
-        super().__init__(budget, callbacks, problem.communicator)
-        self.problem = problem
+        super().__init__(problem, budget, callbacks, held_out, writer)
         self.method = method
         self.tol = tol
-        self.held_out = held_out
-        self.writer = writer
         # Whether a sample of rows may stand for all. Steps that solve models measure on all.
         self.may_sample = sampled and not method.measures_stationarity
-        self.best_theta = torch.empty(0)
-        self.start = torch.empty(0)
-        self.stationarity: float | None = None  # of the last point whose model was solved,
-        self.stationarity_rows = 0  # measured on so many rows,
-        self.steps_since = 0  # so many steps before the best point
-        self.cost = 0.0  # seconds of the latest evaluation
-        self.evaluated_rows = problem.n_rows  # on which the objective is measured, evenly spread
-        self.evaluated_at = (0, 0.0)  # iteration and seconds of the latest evaluation
-        self.state: Any = None  # the method's
         self.reweighted: tuple[float, Problem] | None = None  # a limit, the problem with it
-        self.stale = 0  # evaluations since the best objective last fell noticeably
 
     def carry_out(self, generator: torch.Generator, keep_start: bool) -> Result:
         """Run from the module's parameters and write the best ones into it."""
@@ -91,9 +66,9 @@ class MethodRun(Loop):
         def work() -> Status:
             nonlocal over
             self.state = self.method.init(problem, theta.clone(), generator)
-            over = None if kept is None else self._recall(kept)
+            over = None if kept is None else self.recall(kept, self.tol)
             if self.writer is not None:
-                self.writer.begin(self.budget.iteration, self._memory(None))
+                self.writer.begin(self.budget.iteration, self.memory(None))
             resumed_at = self.budget.iteration
             try:
                 return over or self._take_steps()
@@ -121,7 +96,7 @@ class MethodRun(Loop):
                     self._evaluate(point, Step())
         problem.assign(self.best_theta)
         if status is not Status.INTERRUPTED and not over:
-            self._keep(status)
+            self.keep(status)
         return Result(
             status=status,
             objective=self.best,
@@ -133,58 +108,6 @@ class MethodRun(Loop):
             start=self.start if keep_start else None,
             remarks=tuple(self.remarks),
         )
-
-    def _memory(self, status: Status | None) -> dict[str, Any]:
-        """All that changes while a run goes on, and how it ended if it did."""
-        budget = self.budget
-        return {
-            "used": [budget.iteration, budget.seconds, budget.reserve],
-            "limits": [budget.max_iter, budget.max_seconds],
-            "status": None if status is None else status.name,
-            **{name: getattr(self, name) for name in _REMEMBERED},
-        }
-
-    def _recall(self, kept: Serialized) -> Status | None:
-        """Stand where the run stood that was kept; its status if it was over and still is."""
-        fresh = {**self._memory(None), "limits": [None, None]}  # any budget may follow another
-        memory = restore(fresh, kept, self.problem.device)
-        if not isinstance(memory, dict):
-            raise CheckpointError("the checkpoint is empty. Choose another checkpoint folder.")
-        empty = [name for name in fresh if memory[name] is None and fresh[name] is not None]
-        judge = memory["held_out"]
-        if judge is not None and not (isinstance(judge, HeldOut) and judge.fits(self.start)):
-            empty.append("what the rows held out said")
-        if empty:
-            raise CheckpointError(
-                f"the checkpoint does not hold {empty[0]}. Choose another checkpoint folder."
-            )
-        check_course(memory)
-        for name in _REMEMBERED:
-            setattr(self, name, memory[name])
-        try:
-            if math.isfinite(self.best):
-                first = self.history.records[0]["objective"]
-                check_objective(self._objective(self.best_theta), self.best, first)
-            self.budget.go_on(*memory["used"])
-            return still_over(memory, self.budget, self.tol)
-        except (LookupError, TypeError) as cause:
-            raise CheckpointError(
-                f"the checkpoint does not tell how far the run was ({type(cause).__name__})."
-                " Choose another checkpoint folder, or empty this one to begin anew."
-            ) from cause
-
-    def _keep(self, status: Status | None = None) -> bool:
-        """Keep the run where it is over, was asked to stop or is due; whether it has to stop."""
-        writer, step = self.writer, self.budget.iteration
-        if writer is None:
-            return False
-        if writer.asked_to_stop and status is None:
-            status = Status.INTERRUPTED
-        if status is not None or writer.due(step):
-            now = self._memory(status)
-            for trouble in writer.keep(step, now, wait=status is not None):
-                self.remark(trouble)
-        return status is not None
 
     def _begin(self, theta: Tensor) -> None:
         """Evaluate the start, or a part of it where a full pass would eat into the time budget."""
@@ -227,11 +150,6 @@ class MethodRun(Loop):
             )
         return self.evaluated_rows / rows
 
-    def _objective(self, theta: Tensor) -> float:
-        rows = self.problem.n_rows
-        index = evenly_spread(rows, self.evaluated_rows) if self.evaluated_rows < rows else None
-        return self.problem.objective(theta, index)
-
     def _take_steps(self) -> Status:
         status = self.run(self._advance)
         if status in (Status.CONVERGED, Status.INTERRUPTED):
@@ -267,7 +185,7 @@ class MethodRun(Loop):
         if self.held_out is not None and step.tentative:
             self.held_out.settled_at = self.budget.iteration
         status = status or step.status or self._look_aside()
-        if status is None and self._keep():
+        if status is None and self.keep():
             return Status.INTERRUPTED
         return status
 
@@ -332,7 +250,7 @@ class MethodRun(Loop):
     def _evaluate(self, theta: Tensor, step: Step) -> Status | None:
         self.budget.renew()
         before = self.budget.seconds
-        objective = self._objective(theta)
+        objective = self.measured(theta)
         self.budget.renew()
         self._expect(self.budget.seconds - before)
         return self._take(theta, objective, step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from proxlin._checks import check_choice, check_count, check_flag, check_positive, check_seed
+from proxlin._checks import check_count, check_flag, check_positive, check_seed, shown
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.methods import Method, method_named
 from proxlin.methods.contract import Budget, Status
@@ -97,7 +98,10 @@ def minimize(
     starting point are those of rank 0; callbacks run on every process.
     """
     if not isinstance(problem, Problem):
-        raise InvalidInputError(f"problem must be a Problem; got {type(problem).__name__}.")
+        raise InvalidInputError(
+            f"problem must be a Problem; got {type(problem).__name__}. Make one of module and data:"
+            " minimize(Problem(module, (x, y)))."
+        )
     settings = method_named(method) if isinstance(method, str) else _check_method(method)
     seed = check_seed("seed", seed)
     if tol is not None:
@@ -182,10 +186,13 @@ def sampled_stationarity(
 
 def _seconds(limit: float | str | None, max_iter: int | None) -> float | None:
     """The limit of time; by default there is one only where there is no other."""
-    if not isinstance(limit, str):
-        return limit
-    check_choice("max_seconds", limit, ("auto",))
-    return _SECONDS if max_iter is None else None
+    if limit == "auto":
+        return _SECONDS if max_iter is None else None
+    if limit == math.inf or isinstance(limit, str):
+        raise InvalidInputError(
+            f'max_seconds must be a number > 0, "auto" or None for no limit; got {shown(limit)}.'
+        )
+    return limit
 
 
 def _described(problem: Problem, method: Method, held_out: Any, checkpoint: Any) -> str:
@@ -200,10 +207,14 @@ def _described(problem: Problem, method: Method, held_out: Any, checkpoint: Any)
 
 def _check_method(method: Any) -> Method:
     if isinstance(method, type) or not hasattr(method, "candidates"):
-        hint = " Wrap a sub-problem solver as MBO(solver=...)." if hasattr(method, "solve") else ""
+        hint = ""
+        if isinstance(method, type) and hasattr(method, "candidates"):
+            hint = f" Call it: {method.__name__}()."
+        elif hasattr(method, "solve"):
+            hint = " Wrap a sub-problem solver as MBO(solver=...)."
         raise InvalidInputError(
             "method must be a name or settings such as Probed() or MBO(solver=SADM());"
-            f" got {method!r}.{hint}"
+            f" got {shown(method)}.{hint}"
         )
     settings: Method = method
     return settings

@@ -71,10 +71,13 @@ def ratio(n, features, share, kind, *, seeds, size=10.0):
 
 
 @pytest.mark.parametrize("kind", ["scattered", "clustered", "leverage", "far features"])
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.4])
-@pytest.mark.parametrize(("n", "features", "size"), [(300, 5, 10.0), (120, 12, 100.0)])
-def test_errors_are_near_those_of_the_good_rows_alone(n, features, share, kind, size):
-    assert ratio(n, features, share, kind, seeds=5, size=size) <= 1.3
+@pytest.mark.parametrize(
+    ("n", "features", "size", "shares"),
+    [(300, 5, 10.0, (0.1, 0.3, 0.4)), (120, 12, 100.0, (0.1, 0.4))],
+)
+def test_errors_are_near_those_of_the_good_rows_alone(n, features, shares, kind, size):
+    for share in shares:
+        assert ratio(n, features, share, kind, seeds=5, size=size) <= 1.3
 
 
 @pytest.mark.parametrize("share", [0.3, 0.45])

@@ -190,7 +190,7 @@ def test_it_leaves_the_all_zero_output(seed):
     )
     problem = Problem(net, x, 1)
     dark = float(x.flatten(1).sum(1).mean())
-    assert minimize(problem, "probed", max_seconds=None, max_iter=60).objective < 0.5 * dark
+    assert minimize(problem, "probed", max_seconds=None, max_iter=30).objective < 0.5 * dark
 
 
 @pytest.mark.parametrize("curvature", ["dense", "layered"])
@@ -199,7 +199,7 @@ def test_both_structures_train_a_net(curvature):
     torch.manual_seed(0)
     problem = Problem(mlp_regressor(6, 2, hidden=(8,)), (x, torch.tanh(y)), 1.5)
     before = problem.objective(problem.theta())
-    result = minimize(problem, Probed(curvature=curvature), max_seconds=None, max_iter=200)
+    result = minimize(problem, Probed(curvature=curvature), max_seconds=None, max_iter=60)
     assert result.objective < 0.5 * before
 
 

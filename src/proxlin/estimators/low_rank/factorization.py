@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,9 +18,10 @@ from torch import Tensor
 from proxlin._checks import check_choice, check_count, check_flag, check_non_negative
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
+from proxlin.estimators.low_rank.chosen_rank import chosen_rank
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, as_array, as_tensor, read_codes, read_table
-from proxlin.exact.factorize import Cells, RowNorm, Stream, check_observed, check_rank, check_size
+from proxlin.exact.factorize import Cells, RowNorm, Stream, check_observed, check_size
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.fit_factors import (
     EmbeddedRows,
@@ -33,14 +33,11 @@ from proxlin.exact.factorize.fit_factors import (
     fit_factors,
     fit_stream,
 )
-from proxlin.exact.factorize.held_out_cells import choose
 
 if TYPE_CHECKING:
     from typing import Self
 
 _TOL = 1e-4
-_RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that held-out cells choose from
-_ALPHAS = (1.0, 0.3, 0.1, 0.01, 0.0)
 
 
 class RobustFactorization(
@@ -252,22 +249,17 @@ class RobustFactorization(
         return self._out(rows.u)
 
     def _choose(self, cells: Cells, norm: RowNorm, seed: int) -> int:
-        """The rank; notes the penalty and the shrinkage, by held-out cells where asked."""
-        self.alpha_ = 0.0 if isinstance(self.alpha, str) else float(self.alpha)
-        self.shrinkage_ = 1.0
-        free_rank = isinstance(self.n_components, str)
-        free_alpha = isinstance(self.alpha, str) and self.robust == "rows"
-        incomplete = cells.observed is not None
-        smaller = min(cells.values.shape)
-        if not free_rank and not (incomplete and self._bounds is not None):
-            return self._rank(cells)
-        ranks = [k for k in _RANKS if k <= smaller] if free_rank else [self._rank(cells)]
-        alphas = _ALPHAS if free_alpha and incomplete else (self.alpha_,)
-        bounds = Bounds.of(cells) if self._bounds is None else self._bounds
-        choice = choose(bounds.pull(cells), bounds, ranks, alphas, norm, seed=seed)
-        self.alpha_ = choice.alpha
-        if incomplete:
-            self.shrinkage_ = choice.shrinkage
+        """The rank; notes the penalty and the shrinkage."""
+        choice = chosen_rank(
+            cells,
+            self._bounds,
+            norm,
+            n_components=self.n_components,
+            alpha=self.alpha,
+            by_column=self.robust == "columns",
+            seed=seed,
+        )
+        self.alpha_, self.shrinkage_ = choice.alpha, choice.shrinkage
         return choice.rank
 
     def _learn_more(self, X: Any) -> None:
@@ -321,9 +313,7 @@ class RobustFactorization(
         if isinstance(self.alpha, str):
             check_choice("alpha", self.alpha, ("auto",))
         alpha = 0.0 if isinstance(self.alpha, str) else check_non_negative("alpha", self.alpha)
-        if isinstance(self.n_components, str):
-            check_choice("n_components", self.n_components, ("auto",))
-        elif self.n_components is not None:
+        if self.n_components is not None and self.n_components != "auto":
             check_count("n_components", self.n_components)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
@@ -340,14 +330,6 @@ class RobustFactorization(
 
     def _norm(self) -> RowNorm:
         return RowNorm(self.p, self.alpha_, self._non_negative)  # type: ignore[arg-type]
-
-    def _rank(self, cells: Cells) -> int:
-        n, m = cells.values.shape
-        if self.n_components is None:
-            return max(1, min(n, m, round(math.sqrt(m))))
-        rank = int(self.n_components)
-        check_rank(rank, cells)
-        return rank
 
     def _read(self, X: Any, *, reset: bool) -> Cells:
         table = read_table(self, X, reset=reset, allow_nan=True)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_choice, check_flag, check_open_interval
+from proxlin._checks import check_flag, shown
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.low_rank.plane_cells import (
@@ -272,15 +272,13 @@ class RobustPCA(
         check_flag("scaling", self.scaling)
         check_flag("whiten", self.whiten)
         wanted = self.n_components
-        if wanted is None:
-            return
-        if isinstance(wanted, str):
-            check_choice("n_components", wanted, ("auto",))
-        elif isinstance(wanted, Integral) and not isinstance(wanted, bool):
-            if wanted < 1:
-                raise InvalidInputError(f"n_components must be >= 1; got {wanted}.")
-        else:
-            check_open_interval("n_components", wanted, 0, 1)
+        count = isinstance(wanted, Integral) and not isinstance(wanted, bool) and wanted >= 1
+        share = isinstance(wanted, float | np.floating) and 0 < wanted < 1
+        if not (wanted is None or count or share or (isinstance(wanted, str) and wanted == "auto")):
+            raise InvalidInputError(
+                "n_components must be a whole number >= 1, a share of the variance between 0 and 1,"
+                f' "auto" or None; got {shown(wanted)}.'
+            )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 from scipy.stats import t as student
 
 from proxlin.estimators.robust_scale import Vector
@@ -48,7 +48,7 @@ class RowMixture:
 
     def reach(self, total: float) -> float:
         """The residual that one of `total` good rows exceeds in one of a thousand tables."""
-        farthest = norm.isf(_BEYOND / 2.0 / total)
+        farthest = -float(ndtri(_BEYOND / 2.0 / total))
         most = min(farthest**2 / 2.0 / _shrunk(self.freedom), 10.0)
         return self.scale * float(np.sqrt(self.freedom * np.expm1(most)))
 

@@ -22,7 +22,7 @@ from proxlin._checks import (
     check_positive,
     check_share,
 )
-from proxlin.methods.contract import Budget, Step
+from proxlin.methods.contract import Budget, Step, settings_by_name
 from proxlin.methods.curvature import DenseCurvature, curvature_for
 from proxlin.methods.probed.batch_probe import BatchProbe, probe_batch
 from proxlin.methods.probed.batch_size import fitting_batch_size, gradient_noise
@@ -48,6 +48,7 @@ _ASTRAY = 3.0  # times the last good loss: the run has gone wrong
 _NEARLY_ALL = 0.9  # of the parameters
 
 
+@settings_by_name
 @dataclass(frozen=True, kw_only=True)
 class Probed:
     """theta <- argmin over C of gradient . s + 1/(2 length) s^T (C + damping) s + g(theta + s).

@@ -37,7 +37,7 @@ class ConvexModel:
         if problem.p == "mse":
             raise InvalidInputError(
                 'the convex model keeps a norm, so p must be a number >= 1 or inf; got "mse".'
-                " Use p=2, or another method for the mean squared error."
+                ' Use p=2, or method="probed" for the mean squared error.'
             )
         self.problem = problem
         self.anchor = anchor.detach()
