@@ -34,6 +34,15 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... (a {type(value).__name__!r})"
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of these.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def check_real(name: str, value: Any) -> float:
     """Return `value` as a float, or say that it is not a finite number."""
     number = math.nan

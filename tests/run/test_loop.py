@@ -156,7 +156,7 @@ def test_held_out_rows_that_prefer_another_point_take_the_claim_back():
 def test_a_certificate_of_an_earlier_point_says_so():
     result = minimize(linear_problem(), "mbo-admm", max_iter=1, max_seconds=None)
     assert result.certificate.steps_since == 1
-    assert "1 step(s) before" in str(result)
+    assert "1 step before" in str(result)
 
 
 def test_not_a_number_ends_a_loop_with_a_remark():

@@ -291,8 +291,8 @@ def _check_no_times(name: str, frame: Any) -> None:
     ]
     if times:
         raise InvalidInputError(
-            f"{name} must hold numbers; {', '.join(map(repr, times[:5]))} hold(s) times. Turn them"
-            " into numbers, such as days since a first one."
+            f"{name} must hold numbers, not times, as in {', '.join(map(repr, times[:5]))}. Turn"
+            " them into numbers, such as days since a first one."
         )
 
 
@@ -301,6 +301,6 @@ def _check_unique(name: str, columns: Sequence[str]) -> None:
         return
     repeated = sorted({column for column in columns if columns.count(column) > 1})
     raise InvalidInputError(
-        f"{name} must not name a column twice; {', '.join(map(repr, repeated[:5]))} come(s) more"
-        " than once. Rename or drop the copies."
+        f"{name} must not name a column twice; got copies of {', '.join(map(repr, repeated[:5]))}."
+        " Rename or drop them."
     )

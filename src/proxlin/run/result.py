@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
+from proxlin._checks import counted
 from proxlin.methods.contract import Status
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Certificate:
     steps_since: int = 0  # steps from the point that was measured to the one returned
 
     def __str__(self) -> str:
-        since = f", {self.steps_since} step(s) before" if self.steps_since else ""
+        since = f", {counted(self.steps_since, 'step')} before" if self.steps_since else ""
         return f"{self.kind} {self.value:.3g} on {self.rows:,} rows{since}"
 
 

@@ -106,7 +106,7 @@ def test_predictions_for_cells_never_seen_carry_a_caveat(run, model, house_file,
     assert caveats[0] == ""
     assert caveats[1].startswith("area = 5000, trained on")
     assert caveats[2] == "town = 'Ulm', not a known value"
-    assert "2 row(s) hold cells far from" in error
+    assert "2 rows with cells far from" in error
 
 
 def test_predictions_can_be_joined_and_have_bounds_and_scores(run, model, house_file, tmp_path):

@@ -69,4 +69,4 @@ def test_targets_that_are_all_empty_end_in_no_score(run, tmp_path):
     frame.assign(price=None).to_csv(tmp_path / "e.csv", index=False)
     code, out, error = run("outliers", tmp_path / "m", tmp_path / "e.csv")
     assert code == 0, error
-    assert "120 row(s) without a target have no score" in out
+    assert "No score: 120 rows without a target" in out

@@ -104,7 +104,7 @@ def test_rows_without_a_target_are_left_out_and_said():
     frame = houses()
     frame.loc[5, "price"] = np.nan
     fitted = fit_table(RawTable(frame), FitSettings(targets=("price",)))
-    assert "1 row(s) without a target were left out." in fitted.notes
+    assert "Left out: 1 row without a target." in fitted.notes
     assert 6 not in {*fitted.train.rows, *fitted.test.rows}
 
 
@@ -174,7 +174,7 @@ def test_the_report_escapes_what_comes_from_the_table():
         ({"targets": ("town",)}, "must hold numbers"),
         ({"targets": ("price",), "features": ("aera",)}, "Did you mean 'area'"),
         ({"targets": ("price",), "drop": ("zzz",)}, "--drop: the table has no column 'zzz'"),
-        ({"targets": ("price",), "drop": ("area", "rooms", "town")}, "are left to learn from"),
+        ({"targets": ("price",), "drop": ("area", "rooms", "town")}, "must be left to learn from"),
         ({"targets": ("price",), "features": ("price",)}, "is a target"),
         ({"targets": ("price", "price")}, "named twice"),
         ({"targets": ("price",), "model": "autoencoder"}, "has no targets"),

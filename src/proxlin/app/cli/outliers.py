@@ -14,7 +14,7 @@ import pandas as pd
 import typer
 from rich.table import Table
 
-from proxlin._checks import nearest
+from proxlin._checks import counted, nearest
 from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import check_output, remark, write_table
 from proxlin.app.cli.terminal import Stages, console, printable, say
@@ -115,7 +115,7 @@ def outliers(
         console.print(_cells_shown(cells), markup=False)
     say(f"{counts['outliers']:,} of {counts['rows']:,} rows are outliers.")
     if unknown:
-        say(f"{unknown:,} row(s) without a target have no score.")
+        say(f"No score: {counted(unknown, 'row')} without a target.")
     say(scale.format(cutoff=cutoff))
     if report is not None:
         say(f"Report: {report}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from proxlin._checks import check_open_interval, nearest
+from proxlin._checks import check_open_interval, counted, nearest
 from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import STDOUT, check_output, remark, write_table
 from proxlin.app.cli.terminal import Stages, printable
@@ -75,8 +75,8 @@ def predict(
         if count:
             predictions["caveat"] = strange
             notes.append(
-                f"{count:,} row(s) hold cells far from all that the model was trained on: their"
-                " predictions are guesses. The column 'caveat' names the cells."
+                f"Guesses: {counted(count, 'row')} with cells far from all that the model was"
+                " trained on. The column 'caveat' names the cells."
             )
     for name in reversed(wanted):
         if name not in predictions:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from proxlin._checks import counted
 from proxlin.app.tabular.model import Judgement, Misfit, OddCell
 from proxlin.app.tabular.reading.column_kinds import find_identifiers, learn_features
 from proxlin.app.tabular.reading.columns import Content, Matrix, NumberColumn, Vector
@@ -158,8 +159,9 @@ def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = (
     encoding = TableEncoding(tuple(learned.columns))
     if len(whole.frame) < _FEWEST_ROWS or len(encoding.labels) < 2:
         raise InvalidInputError(
-            f"{len(whole.frame)} row(s) with {len(encoding.labels)} usable column(s) say too little"
-            f" about what is usual; at least {_FEWEST_ROWS} rows with 2 columns must be there."
+            f"{counted(len(whole.frame), 'row')} with"
+            f" {counted(len(encoding.labels), 'usable column')}: too little to say"
+            f" what is usual; at least {_FEWEST_ROWS} rows with 2 columns must be there."
         )
     encoded, remarks = encoding.encode(whole.frame)
     cells, whole_numbers = encoded.copy(), set()

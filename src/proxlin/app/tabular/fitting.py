@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from proxlin._checks import nearest
+from proxlin._checks import counted, nearest
 from proxlin.app.tabular.families.family_search import fit_families
 from proxlin.app.tabular.families.folds import MOST_ROWS
 from proxlin.app.tabular.families.table_regressor import TableRegressor
@@ -230,7 +230,7 @@ def _with_targets(
     if not kept.any():
         raise InvalidInputError("no row has all of its targets; name fewer --targets.")
     if not kept.all():
-        notes.append(f"{int((~kept).sum()):,} row(s) without a target were left out.")
+        notes.append(f"Left out: {counted(int((~kept).sum()), 'row')} without a target.")
     frame = table.frame[kept]
     return replace(table, frame=frame), np.flatnonzero(kept) + 1, columns, notes
 
@@ -263,7 +263,7 @@ def _test_rows(
             "no row of --test has all of its targets; there is nothing to test."
         )
     if not kept.all():
-        notes.append(f"{int((~kept).sum()):,} row(s) without a target were left out.")
+        notes.append(f"Left out: {counted(int((~kept).sum()), 'row')} without a target.")
     part, remarks = _encoded_rows(encoding, frame, np.flatnonzero(kept), np.arange(len(frame)) + 1)
     sentence = f"Trained on {trained:,} rows; tested on the {int(kept.sum()):,} rows of --test."
     return part, [*notes, *remarks], sentence
@@ -278,8 +278,8 @@ def _tested_on(train: int, test: int, settings: FitSettings) -> str:
             " say little about new ones."
         )
     return (
-        f"Trained on {train:,} rows; tested on {test:,} other(s), {settings.test_share:.0%} of the"
-        f" table drawn at random (seed {settings.seed})."
+        f"Trained on {train:,} rows; tested on {counted(test, 'other')}, {settings.test_share:.0%}"
+        f" of the table drawn at random (seed {settings.seed})."
     )
 
 
@@ -288,8 +288,8 @@ def _check_enough(encoding: TableEncoding, rows: int, notes: Sequence[str]) -> N
     if len(encoding.labels) < least:
         reason = f" {notes[0]}" if notes else ""
         raise InvalidInputError(
-            f"{len(encoding.labels)} column(s) are left to learn from, at least {least} must be."
-            f"{reason}"
+            f"at least {counted(least, 'column')} must be left to learn from; got"
+            f" {len(encoding.labels)}.{reason}"
         )
     if rows < 2:
-        raise InvalidInputError(f"{rows} row(s) are left to train on; at least 2 must be.")
+        raise InvalidInputError(f"at least 2 rows must be left to train on; got {rows}.")

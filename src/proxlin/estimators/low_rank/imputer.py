@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from proxlin._checks import counted
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.low_rank.cell_fillers import FILLERS, ColumnUnits, Fillers, inside
@@ -76,8 +77,8 @@ class RobustImputer(
         empty = np.flatnonzero(np.isnan(table).all(axis=0))
         if len(empty):
             raise InvalidInputError(
-                f"X must have a known cell in every column; {len(empty)} column(s) hold only NaN,"
-                f" the first is {empty[0]}. Drop them."
+                f"X must have a known cell in every column; {counted(len(empty), 'column')} of NaN"
+                f" alone, the first is {empty[0]}. Drop them."
             )
         rng = np.random.default_rng(drawn_seed(self.random_state))
         self._units = ColumnUnits.fit(table)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proxlin._checks import counted
 from proxlin.errors import InvalidInputError
 
 _LEAST = 1e-6  # of the median column norm: a column that fits better counts as if it fitted so
@@ -72,8 +73,8 @@ def check_observed(cells: Cells, *, columns: bool) -> None:
         empty = (~cells.observed.any(axis)).nonzero().flatten()
         if len(empty):
             raise InvalidInputError(
-                f"X must have a known cell in every {name}; {len(empty)} {name}(s) hold only NaN,"
-                f" the first is {int(empty[0])}. Drop them."
+                f"X must have a known cell in every {name}; {counted(len(empty), name)} of NaN"
+                f" alone, the first is {int(empty[0])}. Drop them."
             )
 
 

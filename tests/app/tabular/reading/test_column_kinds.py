@@ -24,7 +24,7 @@ def test_numbers_are_scaled_robustly_and_missing_ones_get_the_median():
     assert encoding.labels == ["a", "a is missing"]
     assert encoded[5].tolist() == [0.0, 1.0]
     assert np.abs(encoded[:4, 0]).max() < 3
-    assert notes == ["'a': 1 missing cell(s) got the training median 3."]
+    assert notes == ["'a': 1 missing cell got the training median 3."]
 
 
 def test_rare_flags_stay_zero_and_one():

@@ -64,7 +64,7 @@ def test_formulas_stay_text():
 def test_short_rows_are_missing_cells_and_said():
     table = parse_csv(b"a,b,c\n1,2\n1,2,3\n")
     assert np.isnan(table.frame["c"][0])
-    assert any("1 row(s) end early" in note for note in table.notes)
+    assert any("1 row ended early" in note for note in table.notes)
 
 
 def test_separators_at_the_ends_of_lines_add_no_column():

@@ -28,7 +28,7 @@ def test_columns_that_say_nothing(line):
 
 def test_far_features_unless_leverage_is_looked_at(line):
     line["x"][:3] = 1e6
-    assert "'x' hold(s) cells more than 100" in told(line, regularizer="none", model="linear")
+    assert "Cells of 'x' lie more than 100" in told(line, regularizer="none", model="linear")
     assert "robust deviations" not in told(line, leverage=True)
 
 
@@ -48,13 +48,13 @@ def test_few_rows_make_errors_and_scores_uncertain(line):
     def of(rows, **settings):
         return told({name: values[:rows] for name, values in line.items()}, **settings)
 
-    assert "those of 2 test row(s)" in of(12)
-    assert "with 10 training row(s)" in of(12)
-    assert "of 19 test row(s)" in of(95)
-    assert "training row(s)" not in of(95)
+    assert "those of 2 test rows" in of(12)
+    assert "with 10 training rows" in of(12)
+    assert "of 19 test rows" in of(95)
+    assert "training rows:" not in of(95)
     assert of(100) == ""
     # Without test rows another sentence says that the errors are of rows already seen.
-    assert "test row(s)" not in of(12, test_share=0.0)
+    assert "test rows:" not in of(12, test_share=0.0)
 
 
 def test_a_column_that_gives_the_target_away(line):
@@ -69,7 +69,7 @@ def test_a_column_that_gives_the_target_away_where_targets_are_wrong(line):
 
 def test_huge_cells_are_named_and_do_no_harm(line):
     line["x"][::12] = 1e12
-    assert "'x' hold(s) cells more than 100" in told(line)
+    assert "Cells of 'x' lie more than 100" in told(line)
     assert "count as the outermost usual" in told(line)
 
 

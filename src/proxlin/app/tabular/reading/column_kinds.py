@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from proxlin._checks import counted
 from proxlin.app.tabular.reading.columns import CategoryColumn, Column, NumberColumn, Vector
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.dates import READ, looks_like_date
@@ -83,8 +84,8 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
     notes = _reading_notes(name, numbers)
     if numbers.strange:
         notes.append(
-            f"{name!r}: {numbers.strange:,} cell(s) such as {numbers.example[:40]!r} are no number"
-            " and count as missing."
+            f"{name!r}: {counted(numbers.strange, 'cell')} such as {numbers.example[:40]!r} became"
+            " missing: not a number."
         )
     return NumberColumn(name, numbers.reading, center, scale, center), numbers.values, notes
 
@@ -176,8 +177,8 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     learned.columns.append(CategoryColumn(name, levels, missing >= _RARE))
     rare = len(counts) - len(levels)
     note = f"{name!r} is a category with {len(levels)} values, one column each"
-    note += f"; {missing:,} missing cell(s) are one more" if missing >= _RARE else ""
-    note += f"; {rare} rarer value(s) count as none of them" if rare else ""
+    note += f"; {counted(missing, 'missing cell')} are one more" if missing >= _RARE else ""
+    note += f"; none of them: {counted(rare, 'rarer value')}" if rare else ""
     learned.notes.append(f"{note}.{dates}")
 
 

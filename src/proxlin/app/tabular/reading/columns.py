@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from proxlin._checks import counted
 from proxlin.app.tabular.reading.numbers import Reading, TextCells, read_numbers
 from proxlin.report.figure_text import show_plain
 
@@ -55,13 +56,14 @@ class NumberColumn:
         notes = []
         if numbers.strange:
             notes.append(
-                f"{self.name!r}: {numbers.strange:,} cell(s) such as {numbers.example[:40]!r} are"
-                f" no {'date' if self.reading.form == 'date' else 'number'} and count as missing."
+                f"{self.name!r}: {counted(numbers.strange, 'cell')} such as"
+                f" {numbers.example[:40]!r} became missing: not a"
+                f" {'date' if self.reading.form == 'date' else 'number'}."
             )
         if missing.any():
             notes.append(
-                f"{self.name!r}: {int(missing.sum()):,} missing cell(s) got the training median"
-                f" {show_number(self.fill, self.reading)}."
+                f"{self.name!r}: {counted(int(missing.sum()), 'missing cell')} got the training"
+                f" median {show_number(self.fill, self.reading)}."
             )
         return np.column_stack(parts), notes
 
@@ -148,8 +150,8 @@ class CategoryColumn:
         if unseen:
             example = cells.texts[int(cells.codes[np.argmax(at == _UNSEEN)])]
             notes.append(
-                f"{self.name!r}: {unseen:,} cell(s) such as {example[:40]!r} are of no category"
-                " that the model knows; they count as none of them."
+                f"{self.name!r}: {counted(unseen, 'cell')} such as {example[:40]!r} counted as none"
+                " of the categories that the model knows."
             )
         return encoded, notes
 

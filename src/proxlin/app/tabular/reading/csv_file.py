@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from proxlin._checks import counted
 from proxlin.app.tabular.reading.csv_layout import (
     LONGEST_CELL,
     find_encoding,
@@ -92,7 +93,7 @@ def parse_csv(content: bytes, separator: str | None = None) -> RawTable:
     if layout.separator != ",":
         notes.append(f"Cells are separated by {_NAMES.get(layout.separator, layout.separator)}.")
     if short:
-        notes.append(f"{short:,} row(s) end early; their last cells count as missing.")
+        notes.append(f"{counted(short, 'row')} ended early: the last cells count as missing.")
     return RawTable(frame, tuple(notes), comma_decimals=layout.separator == ";")
 
 
@@ -111,14 +112,14 @@ def column_names(header: tuple[str, ...]) -> tuple[list[str], list[str]]:
         names[number] = f"column {number + 1}"
     if unnamed:
         notes.append(
-            f"{len(unnamed)} column(s) without a name are called by their place, such as"
+            f"{counted(len(unnamed), 'column')} without a name, called by place, such as"
             f" {names[unnamed[0]]!r}."
         )
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         places = [str(place + 1) for place, name in enumerate(names) if name == repeated[0]]
         raise InvalidInputError(
-            f"it names {len(repeated)} column(s) more than once: {repeated[0]!r} is column"
+            f"it names {counted(len(repeated), 'column')} more than once: {repeated[0]!r} is column"
             f" {' and '.join(places[:4])}. Rename or drop the copies."
         )
     return names, notes

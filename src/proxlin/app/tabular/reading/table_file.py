@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from proxlin._checks import check_choice
+from proxlin._checks import check_choice, counted
 from proxlin.app.tabular.reading import extras
 from proxlin.app.tabular.reading.csv_file import RawTable, column_names, parse_csv
 from proxlin.app.tabular.reading.csv_layout import SEPARATORS, find_encoding
@@ -153,6 +153,6 @@ def _check_names(names: tuple[str, ...]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InvalidInputError(
-            f"it names {len(repeated)} column(s) more than once, such as {repeated[0]!r}. Rename"
-            " or drop the copies."
+            f"it names {counted(len(repeated), 'column')} more than once, such as {repeated[0]!r}."
+            " Rename or drop the copies."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from proxlin._checks import counted
 from proxlin.app.tabular.families.folds import FREQUENT
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement
@@ -49,12 +50,13 @@ def _few_rows(fitted: Fitted) -> list[str]:
     trained, tested = len(fitted.train.rows), len(fitted.test.rows)
     if fitted.test is not fitted.train and tested < _FEW_TESTED:
         sentences.append(
-            f"The errors are those of {tested} test row(s): with fewer than {_FEW_TESTED} they, and"
-            " r2 above all, are a matter of luck. Try other values of --seed, or get more rows."
+            f"The errors are those of {counted(tested, 'test row')}: with fewer than {_FEW_TESTED}"
+            " they, and r2 above all, are a matter of luck. Try other values of --seed, or get"
+            " more rows."
         )
     if trained < _FEW_TRAINED:
         sentences.append(
-            f"Outlier scores compare rows with {trained} training row(s): with fewer than"
+            f"Outlier scores compare rows with {counted(trained, 'training row')}: with fewer than"
             f" {_FEW_TRAINED} they are rough, and a verdict near the cut-off says little."
         )
     return sentences
@@ -194,7 +196,7 @@ def _far_cells(fitted: Fitted) -> list[str]:
         if settings.families
         else "If they are wrong they pull the model, whatever the norm: add --leverage."
     )
-    return [f"{shown} hold(s) cells more than {_FAR:g} robust deviations from the middle. {what}"]
+    return [f"Cells of {shown} lie more than {_FAR:g} robust deviations from the middle. {what}"]
 
 
 def _shares(fitted: Fitted, trained: Judgement, tested: Judgement) -> list[str]:

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Sequence
 
+from proxlin._checks import counted
 from proxlin.app.tabular.model import TableModel
 from proxlin.app.tabular.reading.columns import NumberColumn, show_number
 from proxlin.app.tabular.reporting.fit_diagnostics import diagnostics
@@ -76,7 +77,7 @@ def lead(summary: FitSummary) -> str:
         for name in names[:_MOST_TARGETS]
     ]
     others = len(names) - len(clauses)
-    more = f", and {others} other(s) in the table of errors" if others else ""
+    more = f", and {counted(others, 'other')} in the table of errors" if others else ""
     return f"{lead} Half of the predictions are off by at most {', '.join(clauses)}{more}."
 
 
@@ -106,7 +107,7 @@ def _tiles(summary: FitSummary) -> dict[str, str]:
     for name in names[:_MOST_TARGETS]:
         tiles[f"median error of {name}"] = _median(summary, name, MODEL)
     if len(names) > _MOST_TARGETS:
-        tiles["other target(s), under Errors"] = f"and {len(names) - _MOST_TARGETS}"
+        tiles["other targets, under Errors"] = f"and {len(names) - _MOST_TARGETS}"
     tiles["test rows"] = f"{len(summary.fitted.test.rows):,}"
     return tiles
 
