@@ -80,10 +80,10 @@ def test_looks_become_rarer_and_patience_grows_with_the_steps() -> None:
     assert looks[:3] == [0, 1, 2]
     assert len(looks) < 80
     assert judge.best_at == 0
-    assert not judge.hopeless(59)
-    assert judge.hopeless(60)
+    assert not judge.stalled(59)
+    assert judge.stalled(60)
     judge.best_at = 100
-    assert not judge.hopeless(299)
+    assert not judge.stalled(299)
 
 
 @dataclass

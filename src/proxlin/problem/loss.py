@@ -115,15 +115,15 @@ class Redescending(RowLoss):
     def value_and_slope(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each row, (B,), and one sub-gradient of it in r, (B, N); 0 at a kink."""
         norms, slope = super().value_and_slope(residual)
-        return self(residual), pull(norms / self.limit).unsqueeze(-1) * slope
+        return self(residual), redescending_weight(norms / self.limit).unsqueeze(-1) * slope
 
     def curvature_weights(self, residual: Tensor, least: Tensor) -> Tensor:
         """Those of the norm times the pull."""
-        strength = pull(super().__call__(residual) / self.limit)
+        strength = redescending_weight(super().__call__(residual) / self.limit)
         return strength.unsqueeze(-1) * super().curvature_weights(residual, least)
 
 
-def pull(u: Tensor) -> Tensor:
+def redescending_weight(u: Tensor) -> Tensor:
     """1 / (1 + u^2), the slope of atan."""
     return 1.0 / (1.0 + u.square())
 

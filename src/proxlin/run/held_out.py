@@ -19,7 +19,7 @@ from torch import Tensor
 from proxlin._checks import check_open_interval
 from proxlin.errors import InvalidInputError
 from proxlin.problem import Problem
-from proxlin.problem.loss import Exponent, Redescending, pull
+from proxlin.problem.loss import Exponent, Redescending, redescending_weight
 from proxlin.problem.scales import median
 
 _LOOKS = 0.1  # the next look comes after this share of the steps taken
@@ -70,7 +70,7 @@ class HeldOut:
             if self.losses is None or lower_for_most(losses, self.losses, p=self.problem.p):
                 self.losses, self.best_at, self.theta = losses, iteration, theta.clone()
 
-    def hopeless(self, iteration: int) -> bool:
+    def stalled(self, iteration: int) -> bool:
         """Whether the best point lies so far back that no better one is expected."""
         return iteration >= max(_PATIENCE * max(self.best_at, self.settled_at), _LEAST)
 
@@ -132,7 +132,7 @@ def _like_row_numbers(rows: Any) -> bool:
 
 def far_weight(losses: Tensor, held: Tensor) -> Tensor:
     """What training rows of these losses weigh where the rows held out have those, (n,)."""
-    return pull(losses / (_FAR * median(held)).clamp_min(torch.finfo().tiny))
+    return redescending_weight(losses / (_FAR * median(held)).clamp_min(torch.finfo().tiny))
 
 
 def lower_for_most(

@@ -88,7 +88,7 @@ class MethodRun(KeptRun):
                 "The run in the checkpoint folder was over; its result was read from there."
             )
         if self.held_out is not None and not over:
-            status = self._settle(self.held_out, theta, status)
+            status = self._return_best_held_out(self.held_out, theta, status)
         if math.isinf(self.best):  # ended before the first full evaluation
             latest = theta if self.state is None else self.method.candidates(self.state)[0]
             for point in (latest, theta):
@@ -184,7 +184,7 @@ class MethodRun(KeptRun):
             status = self._evaluate(self.method.candidates(state)[0], step)
         if self.held_out is not None and step.tentative:
             self.held_out.settled_at = self.budget.iteration
-        status = status or step.status or self._look_aside()
+        status = status or step.status or self._check_held_out()
         if status is None and self.keep():
             return Status.INTERRUPTED
         return status
@@ -211,15 +211,15 @@ class MethodRun(KeptRun):
         self.steps_since = 0
         return status
 
-    def _look_aside(self) -> Status | None:
+    def _check_held_out(self) -> Status | None:
         """Judge the points by the rows held out, if there are any and it is time."""
         judge, iteration = self.held_out, self.budget.iteration
         if judge is None or not judge.due(iteration):
             return None
         judge.look(self.method.candidates(self.state), iteration)
-        return Status.HELD_OUT if judge.hopeless(iteration) else None
+        return Status.HELD_OUT if judge.stalled(iteration) else None
 
-    def _settle(self, judge: HeldOut, start: Tensor, status: Status) -> Status:
+    def _return_best_held_out(self, judge: HeldOut, start: Tensor, status: Status) -> Status:
         """Go to the best point by the rows held out, whatever its objective."""
         theta = start if judge.theta is None else judge.theta
         if not torch.equal(theta, self.best_theta):

@@ -78,15 +78,15 @@ def test_residuals_inside_the_bounds_are_left_alone_and_others_keep_their_direct
     x = torch.from_numpy(plane(2, 6))
     x[0], x[1, 2] = 1e9 * x[0], 1e9
     cells, bounds = Cells(x), Bounds.of(Cells(x))
-    pulled = bounds.pull(cells).values
-    away, before = (pulled - bounds.middle) / bounds.spread, (x - bounds.middle) / bounds.spread
+    winsorized = bounds.winsorized(cells).values
+    away, before = (winsorized - bounds.middle) / bounds.spread, (x - bounds.middle) / bounds.spread
     assert away.abs().max() <= 6
     assert bool((away * before >= 0).all())
     inside = (before.abs() <= 6).all(1) & (before.square().mean(1).sqrt() <= bounds.reach)
-    assert torch.equal(pulled[inside], x[inside])
+    assert torch.equal(winsorized[inside], x[inside])
     assert inside.sum() > 100
     clean = Cells(x[inside])
-    assert bounds.pull(clean) is clean
+    assert bounds.winsorized(clean) is clean
 
 
 def test_the_plain_norm_is_one_setting_away() -> None:

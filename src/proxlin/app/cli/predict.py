@@ -70,10 +70,10 @@ def predict(
             predictions = predictions.rename(
                 columns={name: f"predicted {name}" for name in model.target_names}
             )
-        strange = model.encoding.strange_cells(rows.frame) if model.target_names else []
-        count = sum(map(bool, strange))
+        unusual = model.encoding.unusual_cells(rows.frame) if model.target_names else []
+        count = sum(map(bool, unusual))
         if count:
-            predictions["caveat"] = strange
+            predictions["caveat"] = unusual
             notes.append(
                 f"Guesses: {counted(count, 'row')} with cells far from all that the model was"
                 " trained on. The column 'caveat' names the cells."

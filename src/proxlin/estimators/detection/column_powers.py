@@ -17,7 +17,7 @@ from proxlin.estimators.detection.bulk import Matrix, Vector
 _POWERS = np.arange(-3.0, 5.5, 0.5)  # 1 changes nothing
 _QUANTILES = (np.arange(200) + 0.5) / 200
 _MIDDLE = (_QUANTILES > 0.125) & (_QUANTILES < 0.875)
-_WORTH = 0.5  # of its crookedness: a column that no power makes straighter than that stays as it is
+_WORTH = 0.5  # of its distance from a Gaussian; a column that no power brings nearer stays as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,27 +37,27 @@ class ColumnPowers:
         quantiles = np.quantile(z, _QUANTILES, axis=0)
         powers = np.ones(z.shape[1])
         chance = 1 / len(z)  # about what Gaussian columns of so many rows have
-        least = _WORTH * (_crookedness(quantiles[_MIDDLE]) - chance)
+        least = _WORTH * (_non_normality(quantiles[_MIDDLE]) - chance)
         for power in _POWERS:
-            crooked = _crookedness(_powered(quantiles[_MIDDLE], np.full_like(powers, power)))
-            better = crooked < least - 1e-9
-            powers, least = np.where(better, power, powers), np.where(better, crooked, least)
-        bent = _powered(quantiles, powers)
-        scale = bent.std(axis=0)
-        return cls(powers, bent.mean(axis=0), np.where(scale > 1e-9, scale, 1.0))
+            distance = _non_normality(_powered(quantiles[_MIDDLE], np.full_like(powers, power)))
+            better = distance < least - 1e-9
+            powers, least = np.where(better, power, powers), np.where(better, distance, least)
+        transformed = _powered(quantiles, powers)
+        scale = transformed.std(axis=0)
+        return cls(powers, transformed.mean(axis=0), np.where(scale > 1e-9, scale, 1.0))
 
     def apply(self, z: Matrix) -> Matrix:
-        """The bent columns, of mean 0 and standard deviation 1."""
-        bent: Matrix = (_powered(z, self.powers) - self.center) / self.scale
-        return bent
+        """The transformed columns, of mean 0 and standard deviation 1."""
+        transformed: Matrix = (_powered(z, self.powers) - self.center) / self.scale
+        return transformed
 
 
-def _crookedness(middle: Matrix) -> Vector:
+def _non_normality(middle: Matrix) -> Vector:
     """One minus the correlation of each column with the quantiles of a Gaussian."""
     gaussian = ndtri(_QUANTILES[_MIDDLE])
     lengths = np.linalg.norm(middle - middle.mean(axis=0), axis=0) * np.linalg.norm(gaussian)
-    crookedness: Vector = 1 - gaussian @ middle / np.maximum(lengths, 1e-12)
-    return crookedness
+    non_normality: Vector = 1 - gaussian @ middle / np.maximum(lengths, 1e-12)
+    return non_normality
 
 
 def _powered(z: Matrix, powers: Vector) -> Matrix:
@@ -65,5 +65,7 @@ def _powered(z: Matrix, powers: Vector) -> Matrix:
     logs = np.log1p(np.abs(z))
     exponents = np.where(z >= 0, powers, 2 - powers)
     straight = np.where(exponents == 0, 1.0, exponents)
-    bent: Matrix = np.sign(z) * np.where(exponents == 0, logs, np.expm1(straight * logs) / straight)
-    return bent
+    transformed: Matrix = np.sign(z) * np.where(
+        exponents == 0, logs, np.expm1(straight * logs) / straight
+    )
+    return transformed

@@ -34,8 +34,8 @@ def bounded_rows(rows: Array, factors: int, seed: int) -> Array:
     if factors:
         rows = repaired(rows, factors, seed)
     cells = Cells(as_tensor(rows, dtype=torch.float64))
-    pulled = Bounds.of(cells).pull(cells)
-    return rows if pulled is cells else pulled.values.numpy()
+    winsorized = Bounds.of(cells).winsorized(cells)
+    return rows if winsorized is cells else winsorized.values.numpy()
 
 
 def repaired(rows: Array, factors: int, seed: int) -> Array:

@@ -35,7 +35,7 @@ def chosen_rank(
     free_alpha = isinstance(alpha, str) and incomplete and not by_column
     bounds = Bounds.of(cells) if bounds is None else bounds
     alphas = _ALPHAS if free_alpha else (given,)
-    choice = choose(bounds.pull(cells), bounds, ranks, alphas, norm, seed=seed)
+    choice = choose(bounds.winsorized(cells), bounds, ranks, alphas, norm, seed=seed)
     return choice if incomplete else replace(choice, shrinkage=1.0)
 
 

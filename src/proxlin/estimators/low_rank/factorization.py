@@ -241,8 +241,8 @@ class RobustFactorization(
             bounds = Bounds.of(cells.transposed) if by_column else self._bounds
             fit = fit_bounded(cells, bounds, rank, norm, settings)
         if by_column:  # columns that are wrong as a whole have no spread of their own
-            pulled = bounds.pull(cells.transposed, (fit.u @ fit.v).T)
-            self._bounds = Bounds.of(pulled.transposed)
+            winsorized = bounds.winsorized(cells.transposed, (fit.u @ fit.v).T)
+            self._bounds = Bounds.of(winsorized.transposed)
         self._keep(fit)
         rows = self._embed_cells(cells)  # the rows as they are, as `transform` embeds them
         self._record(fit.result, as_array(rows.full_norms), size=fit.size, tol=self._tolerance)
@@ -275,11 +275,11 @@ class RobustFactorization(
             rank = self._choose(cells, norm, self._seed())
         else:
             rank = len(self.components_)
-        pulled = cells if self._bounds is None else self._bounds.pull(cells)
-        if self._bounds is not None and pulled is not cells and not fresh:
-            pulled = self._bounds.pull(cells, self._embed_cells(cells).u @ self._basis())
+        winsorized = cells if self._bounds is None else self._bounds.winsorized(cells)
+        if self._bounds is not None and winsorized is not cells and not fresh:
+            winsorized = self._bounds.winsorized(cells, self._embed_cells(cells).u @ self._basis())
         self.stream_, found = fit_stream(
-            pulled,
+            winsorized,
             rank,
             self._norm(),
             by_column=self.robust == "columns",
@@ -288,7 +288,7 @@ class RobustFactorization(
             start=start,
         )
         self._keep(found)
-        if pulled is not cells:
+        if winsorized is not cells:
             rows = self._embed_cells(cells)
             self._record(
                 found.result, as_array(rows.full_norms), size=found.size, tol=self._tolerance

@@ -55,7 +55,7 @@ def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tup
     n, m = table.shape
     cells = cells_of(table)
     if m == 1 or n < 3:
-        return as_array(bounds.pull(cells).values), np.ones(n, dtype=bool)
+        return as_array(bounds.winsorized(cells).values), np.ones(n, dtype=bool)
     rank = max(1, min(count, m // 2, n - 1, _FIRST_COMPONENTS))
     middle = bounds.middle
     moved = Cells(cells.values - middle, cells.observed, cells.max_bytes)
@@ -94,10 +94,10 @@ def completed(rows: Matrix, bounds: Bounds, center: Vector, axes: Matrix) -> Mat
     cells = cells_of(rows - center)
     basis = torch.from_numpy(np.ascontiguousarray(axes))
     around = Bounds(bounds.middle - torch.from_numpy(center), bounds.spread, np.inf)
-    pulled = around.pull(cells)
-    if pulled is cells and cells.observed is None:
+    winsorized = around.winsorized(cells)
+    if winsorized is cells and cells.observed is None:
         return rows
-    some = slice(None) if cells.observed is not None else (pulled.values != cells.values).any(1)
+    some = slice(None) if cells.observed is not None else (winsorized.values != cells.values).any(1)
     # By absolute residuals: a row has few wrong cells, whose squares would decide.
     rank = min(len(basis), rows.shape[1] // 2)
     chosen = cells.rows(some)

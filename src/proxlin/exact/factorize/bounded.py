@@ -58,7 +58,7 @@ class Bounds:
         norms = inside.square().nanmean(1).sqrt().nan_to_num()
         return cls(middle, spread, _ROW * float(norms.median()))
 
-    def pull(self, cells: Cells, around: Tensor | None = None) -> Cells:
+    def winsorized(self, cells: Cells, around: Tensor | None = None) -> Cells:
         """The cells with their residuals from `around` (n, m), or from the medians, pulled in.
 
         The same object if there is nothing to pull.
@@ -70,8 +70,10 @@ class Bounds:
             changed &= cells.observed
         if not bool(changed.any()):
             return cells
-        pulled = center + self.spread.to(center) * inside * share
-        return Cells(torch.where(changed, pulled, cells.values), cells.observed, cells.max_bytes)
+        winsorized = center + self.spread.to(center) * inside * share
+        return Cells(
+            torch.where(changed, winsorized, cells.values), cells.observed, cells.max_bytes
+        )
 
     def drop(self, cells: Cells, around: Tensor) -> Cells:
         """Rows without those that lie beyond the bounds of a factorisation, nor cells that do.

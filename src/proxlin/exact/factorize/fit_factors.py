@@ -65,20 +65,20 @@ def embed_bounded(
     """The same with residuals of cells that count for a bounded amount.
 
     A row with cells far out is embedded as it is and with those pulled in: it may follow the basis
-    far out, or have wrong cells. What explains more of its cells is where they are then pulled to.
+    far out, or have wrong cells. What explains more of its cells is where they then go.
     """
     bounds = replace(bounds, reach=math.inf)  # a row has its embedding to itself
-    pulled = bounds.pull(cells)
-    embedded = embed_rows(pulled, v, norm, scales)
-    if pulled is cells:
+    winsorized = bounds.winsorized(cells)
+    embedded = embed_rows(winsorized, v, norm, scales)
+    if winsorized is cells:
         return embedded
-    far = (pulled.values != cells.values).any(1)
+    far = (winsorized.values != cells.values).any(1)
     rows, inner = cells.rows(far), embedded.u[far]
     plain = embed_rows(rows, v, norm, scales).u
     follows = bounds.losses(rows, plain @ v) < bounds.losses(rows, inner @ v)
     u = embedded.u.clone()
     u[far] = torch.where(follows[:, None], plain, inner)
-    embedded = embed_rows(bounds.pull(cells, u @ v), v, norm, scales)
+    embedded = embed_rows(bounds.winsorized(cells, u @ v), v, norm, scales)
     return replace(embedded, full_norms=full_norms(cells, embedded.u, v, norm))
 
 
@@ -141,9 +141,9 @@ def fit_bounded(
     """
     by_column = settings.by_column
     sides = cells.transposed if by_column else cells
-    pulled = bounds.pull(sides)
-    if pulled is sides or settings.batch is not None:
-        return fit_factors(pulled.transposed if by_column else pulled, rank, norm, settings)
+    winsorized = bounds.winsorized(sides)
+    if winsorized is sides or settings.batch is not None:
+        return fit_factors(winsorized.transposed if by_column else winsorized, rank, norm, settings)
     started = time.perf_counter()
 
     def sweeps(table: Cells, tol: float, start: Tensor | None) -> Factors:
@@ -152,16 +152,16 @@ def fit_bounded(
             left = max(1e-3, left - (time.perf_counter() - started))
         return settings.factorize(table, rank, norm, tol=tol, max_seconds=left, start=start)
 
-    factors = sweeps(pulled, 10 * settings.tol, None)
-    pulled = bounds.pull(sides, factors.u @ factors.v)
-    factors = sweeps(pulled, 10 * settings.tol, factors.v)
+    factors = sweeps(winsorized, 10 * settings.tol, None)
+    winsorized = bounds.winsorized(sides, factors.u @ factors.v)
+    factors = sweeps(winsorized, 10 * settings.tol, factors.v)
     around = factors.u @ factors.v
-    pulled, kept = bounds.pull(sides, around), bounds.drop(sides, around)
+    winsorized, kept = bounds.winsorized(sides, around), bounds.drop(sides, around)
     if len(kept.values) >= rank:
         factors = sweeps(kept, settings.tol, factors.v)
-    u, v = _of_rows(embed(pulled, factors.v, norm).u, factors.v, norm, by_column)
+    u, v = _of_rows(embed(winsorized, factors.v, norm).u, factors.v, norm, by_column)
     return _finish(
-        pulled.transposed if by_column else pulled,
+        winsorized.transposed if by_column else winsorized,
         u,
         v,
         norm,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
 from proxlin.app.tabular.families.huber_ridge import HuberRidge
-from proxlin.app.tabular.families.row_trust import residual_scale
+from proxlin.app.tabular.families.row_weights import residual_scale
 
 
 def huber(residuals, bend):

@@ -5,7 +5,7 @@ import torch
 from proxlin.app.tabular.families.additive import Ramps
 from proxlin.app.tabular.families.family_search import fit_families
 from proxlin.app.tabular.families.folds import FoldedTable, scale_floor, usual_ranges
-from proxlin.app.tabular.families.jury import Jury
+from proxlin.app.tabular.families.held_out_error import HeldOutError
 from proxlin.app.tabular.families.shrinkage import Shrinkage, ShrinkageSearch
 from proxlin.app.tabular.reading.columns import ColumnRoles
 from proxlin.app.tabular.storage.regressor_state import regressor_state, restore_regressor
@@ -99,15 +99,15 @@ def test_usual_ranges_leave_rare_levels_and_long_tails_alone():
 def test_wrong_rows_have_no_vote():
     generator = np.random.default_rng(0)
     good, worse = generator.normal(size=(2, 1000, 1)) * [[[1.0]], [[1.2]]]
-    jury = Jury.of([good, worse])
-    before = jury.error(good), jury.error(worse)
+    error = HeldOutError.over([good, worse])
+    before = error.of(good), error.of(worse)
     assert before[0] < before[1]
     for residuals in (good, worse):
         residuals[:300] += 1e6
     worse[:300] -= 1e3  # the worse candidate is nearer to the wrong rows
-    jury = Jury.of([good, worse])
-    assert jury.error(good) == pytest.approx(before[0], rel=0.1)
-    assert jury.error(good) < jury.error(worse)
+    error = HeldOutError.over([good, worse])
+    assert error.of(good) == pytest.approx(before[0], rel=0.1)
+    assert error.of(good) < error.of(worse)
 
 
 def test_bounds_hold_the_share_of_good_rows_that_they_say(model, product):

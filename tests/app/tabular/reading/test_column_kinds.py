@@ -86,7 +86,7 @@ def test_cells_far_from_the_training_range_are_named_one_by_one():
     width[0] = 1e6  # a wrong cell does not stretch the range
     encoding = encoding_of(width=width, k=["x", "y", "z"] * 100)
     new = pd.DataFrame({"width": [15.0, 30.0, 20.5, -5.0], "k": ["x", "y", "w", None]})
-    usual, wide, unseen, low = encoding.strange_cells(new)
+    usual, wide, unseen, low = encoding.unusual_cells(new)
     assert usual == ""
     assert wide.startswith("width = 30, trained on 10")
     assert unseen == "k = 'w', not a known value"
@@ -114,7 +114,7 @@ def test_a_missing_cell_is_named_where_none_was_missing_in_training():
     encoding = TableEncoding(
         tuple(learn_features(RawTable(frame), ["full", "holes"], indicators=True).columns)
     )
-    gone, hole = encoding.strange_cells(pd.DataFrame({"full": [np.nan, 0], "holes": [0, np.nan]}))
+    gone, hole = encoding.unusual_cells(pd.DataFrame({"full": [np.nan, 0], "holes": [0, np.nan]}))
     assert gone == "full is missing, hardly ever so in training"
     assert hole == ""
 

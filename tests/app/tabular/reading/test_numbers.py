@@ -32,9 +32,9 @@ def test_a_comma_may_be_either_and_the_separator_decides():
     np.testing.assert_allclose(found(cells, comma=True).values, [1.234, 5.678])
 
 
-def test_a_few_strange_cells_count_as_missing_many_make_it_text():
+def test_a_few_unusual_cells_count_as_missing_many_make_it_text():
     few = found([*map(str, range(40)), "unknown"])
-    assert (few.strange, few.example) == (1, "unknown")
+    assert (few.unreadable, few.example) == (1, "unknown")
     assert np.isnan(few.values[-1])
     assert found(["1", "2", "unknown", "many"]) is None
 
@@ -42,7 +42,7 @@ def test_a_few_strange_cells_count_as_missing_many_make_it_text():
 def test_numbers_are_found_among_more_different_junk_than_numbers():
     junk = [f"junk {number}" for number in range(3000)]
     numbers = found(["0"] * 97_000 + junk)
-    assert numbers.strange == 3000
+    assert numbers.unreadable == 3000
     assert found(["0"] * 3000 + junk) is None
 
 
@@ -75,7 +75,7 @@ def test_slashed_dates_are_read_once_a_day_above_12_settles_the_order():
 
 def test_a_rare_slip_does_not_turn_the_order_round():
     numbers = found([*(f"05/{day}/2020" for day in range(1, 29)), "13/05/2020"])
-    assert (numbers.reading.slashed, numbers.strange) == ("month first", 1)
+    assert (numbers.reading.slashed, numbers.unreadable) == ("month first", 1)
 
 
 def test_yes_and_no_become_one_and_zero():
@@ -87,7 +87,7 @@ def test_yes_and_no_become_one_and_zero():
 
 def test_infinite_and_absurd_numbers_are_strange():
     numbers = found([1.0, np.inf, 1e200, -2.0])
-    assert numbers.strange == 2
+    assert numbers.unreadable == 2
     np.testing.assert_array_equal(numbers.values, [1, np.nan, np.nan, -2])
 
 
@@ -102,7 +102,7 @@ def test_later_tables_are_read_in_the_same_way():
 
 def test_lists_are_no_numbers():
     assert found([[1], [2]]) is None
-    assert read_numbers(pd.Series([[1], [2]]), Reading("number")).strange == 2
+    assert read_numbers(pd.Series([[1], [2]]), Reading("number")).unreadable == 2
 
 
 @given(st.lists(st.one_of(st.text(max_size=6), st.integers(), st.floats(), st.none()), min_size=1))

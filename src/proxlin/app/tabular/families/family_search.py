@@ -12,7 +12,7 @@ import numpy as np
 from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
 from proxlin.app.tabular.families.folds import FoldedTable, Units, strongest_columns, usual_ranges
 from proxlin.app.tabular.families.forest import Forest
-from proxlin.app.tabular.families.jury import Jury, averaging_weights
+from proxlin.app.tabular.families.held_out_error import HeldOutError, averaging_weights
 from proxlin.app.tabular.families.kernel import KernelSurface
 from proxlin.app.tabular.families.shrinkage import STRAIGHT, Shrinkage, ShrinkageSearch
 from proxlin.app.tabular.families.table_regressor import (
@@ -125,7 +125,7 @@ class _Search:
             "linear": Ramps(tuple(np.empty(0) for _ in range(x.shape[1]))),
             "additive": Ramps.fit(x[table.some(table.all_rows)], curved),
         }
-        self.judges = table.judges
+        self.scored_rows = table.scored_rows
         self.held_out: dict[str, Matrix] = {}
         self.members: dict[str, list[Member]] = {}
         self.bases: list[AdditiveModel] = []  # the better of linear and additive, of each fold
@@ -137,18 +137,18 @@ class _Search:
         self.tell(f"{name} models")
         family = ShrinkageSearch(self.table, self.ramps[name]).fit(given)
         self.held_out[name], self.members[name] = family.held_out, [family.of_all]
-        jury, residuals = self._judged(self.held_out)
-        if name == min(residuals, key=lambda family: jury.error(residuals[family])):
+        error, residuals = self._judged(self.held_out)
+        if name == min(residuals, key=lambda family: error.of(residuals[family])):
             self.bases = family.of_folds
         self.spent[name] = time.monotonic() - began
 
-    def _judged(self, names: Iterable[str]) -> tuple[Jury, dict[str, Matrix]]:
+    def _judged(self, names: Iterable[str]) -> tuple[HeldOutError, dict[str, Matrix]]:
         """The residuals of these families on held-out rows, and who compares them."""
         residuals = {
-            name: self.table.residuals(self.held_out[name][self.judges], self.judges)
+            name: self.table.residuals(self.held_out[name][self.scored_rows], self.scored_rows)
             for name in names
         }
-        return Jury.of(list(residuals.values()), self.table.unit_floor), residuals
+        return HeldOutError.over(list(residuals.values()), self.table.unit_floor), residuals
 
     def kernels(self) -> None:
         """Surfaces for what the linear or additive model of each fold leaves."""
@@ -263,17 +263,19 @@ class _Search:
             members.append(NetMember(ramps, net))
             held[test] = members[-1].predict(table.x[test])
         self.held_out["net"], self.members["net"] = held, list(members)
-        self.judges = np.intersect1d(self.judges, np.concatenate([test for _, test in folds]))
+        self.scored_rows = np.intersect1d(
+            self.scored_rows, np.concatenate([test for _, test in folds])
+        )
         self.spent["net"] = time.monotonic() - began
 
     def chosen(self, wanted: Sequence[str]) -> TableRegressor:
         """The average of families that suits the held-out rows best."""
         table = self.table
         names = [name for name in FAMILIES if name in self.held_out and name in wanted]
-        jury, answers = self._judged(names)
-        weights = averaging_weights(answers, jury)
+        error, answers = self._judged(names)
+        weights = averaging_weights(answers, error)
         figures = [
-            FamilyFigures(name, jury.error(answers[name]), weights.get(name, 0.0), self.spent[name])
+            FamilyFigures(name, error.of(answers[name]), weights.get(name, 0.0), self.spent[name])
             for name in names
         ]
         members = {name: self.members[name] for name in names if name in weights}
@@ -285,10 +287,10 @@ class _Search:
                 [(weights[n], mean_prediction(m, rest)) for n, m in members.items()]
             )
         away = table.z - held
-        scale = OutlierScale.fit(np.abs(away[self.judges]).sum(axis=1))
+        scale = OutlierScale.fit(np.abs(away[self.scored_rows]).sum(axis=1))
         scale = replace(scale, spread=max(scale.spread, table.floor))
         good = ~scale.flags(scale.scores(np.abs(away).sum(axis=1)))
-        good &= np.isin(np.arange(len(good)), self.judges)
+        good &= np.isin(np.arange(len(good)), self.scored_rows)
         quantiles = np.quantile(away[good], QUANTILES, axis=0)
         for name in _STRAIGHT:  # for its curves, and for another fit like this one
             if name in self.members and name not in members:

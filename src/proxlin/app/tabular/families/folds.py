@@ -48,7 +48,7 @@ class FoldedTable:
         used = parts if len(order) <= _MANY_ROWS else parts[:2]
         self.folds = [(np.setdiff1d(order, part), np.sort(part)) for part in used]
         self.all_rows = np.sort(order)
-        self.judges = np.sort(np.concatenate(used))
+        self.scored_rows = np.sort(np.concatenate(used))
 
     def some(self, rows: Indices) -> Indices:
         """At most as many of the rows as linear and additive models are fitted to."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor
 
-from proxlin.app.tabular.families.row_trust import residual_scale, row_trust
+from proxlin.app.tabular.families.row_weights import redescending_weights, residual_scale
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
 _TREES = 40  # of one fold
@@ -55,8 +55,10 @@ class Forest:
         for last in (False, True):
             away = z - guess
             scale = max(residual_scale(away), floor)
-            trust = row_trust(away[:, None], scale) if redescending else np.ones(len(z))
-            used = trust > 0
+            weights = (
+                redescending_weights(away[:, None], scale) if redescending else np.ones(len(z))
+            )
+            used = weights > 0
             near = guess + np.clip(away, -_NEAR * scale, _NEAR * scale)
             trees = ExtraTreesRegressor(
                 _TREES if last else _TREES // 2,
@@ -67,7 +69,7 @@ class Forest:
             )
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Some inputs do not have OOB scores")
-                trees.fit(cells[used], near[used], trust[used])
+                trees.fit(cells[used], near[used], weights[used])
             if not last:
                 in_all = np.ones(int(used.sum()), dtype=bool)  # rows that every tree has seen
                 for sample in trees.estimators_samples_:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from proxlin.app.tabular.families.row_trust import LEAST_SCALE, residual_scale, row_trust
+from proxlin.app.tabular.families.row_weights import (
+    LEAST_SCALE,
+    redescending_weights,
+    residual_scale,
+)
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
 ROUGH, FINE = 1e-2, 1e-6  # duality gap, relative, while fits are compared and at the end
@@ -30,7 +34,7 @@ def robust_ridge(
     for number in range(_ROUNDS + 1):
         residuals = z - a @ beta[:-1] - beta[-1]
         scale = max(residual_scale(residuals), floor)
-        renewed = row_trust(residuals, scale)
+        renewed = redescending_weights(residuals, scale)
         last = number == _ROUNDS or float(np.abs(renewed - weights).mean()) < ROUGH
         weights = renewed
         if last and tol >= ROUGH:

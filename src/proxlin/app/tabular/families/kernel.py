@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from proxlin.app.tabular.families.row_trust import residual_scale, row_trust
+from proxlin.app.tabular.families.row_weights import redescending_weights, residual_scale
 from proxlin.app.tabular.families.trees import Part
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
@@ -128,7 +128,7 @@ class _FoldFit:
         self.unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > _STILL)
         self.shares = np.maximum(shares / max(shares.max(initial=0.0), 1e-300), _LEAST_SHARE)
         scale = max(residual_scale(held[1]), floor)
-        self.limit, self.weights = _CLIP * scale, self._trust(self.residual, scale)
+        self.limit, self.weights = _CLIP * scale, self._weights_of(self.residual, scale)
 
     def losses(self, answers: Vector | float) -> Vector:
         """Of answers for the held-out rows."""
@@ -169,7 +169,7 @@ class _FoldFit:
             if number < _ROUNDS - 1:
                 own = (solve_triangular(root, weighted.T, lower=True) ** 2).sum(axis=0)
                 without = (self.residual - columns @ coef) / np.maximum(1 - own, _LEAST_LEFT)
-                weights = self._trust(without, max(residual_scale(without), self.floor))
+                weights = self._weights_of(without, max(residual_scale(without), self.floor))
         coef = solve_triangular(factor, coef, lower=True, trans="T")
         return KernelSurface(scale, landmarks, coef)
 
@@ -180,9 +180,13 @@ class _FoldFit:
         scale: Vector = self.unit * part / (length * width)
         return scale
 
-    def _trust(self, residuals: Vector, scale: float) -> Vector:
+    def _weights_of(self, residuals: Vector, scale: float) -> Vector:
         weights = np.minimum(1.0, scale / np.maximum(np.abs(residuals), 1e-300))
-        return weights * row_trust(residuals[:, None], scale) if self.redescending else weights
+        return (
+            weights * redescending_weights(residuals[:, None], scale)
+            if self.redescending
+            else weights
+        )
 
 
 def _bumps(u: Matrix, landmarks: Matrix) -> Matrix:

@@ -10,8 +10,8 @@ import numpy as np
 
 from proxlin.app.tabular.families.additive import STRENGTHS, AdditiveModel, Ramps
 from proxlin.app.tabular.families.folds import FoldedTable, Folds, rank_agreement
-from proxlin.app.tabular.families.jury import BETTER, Jury
-from proxlin.app.tabular.families.row_trust import residual_scale
+from proxlin.app.tabular.families.held_out_error import BETTER, HeldOutError
+from proxlin.app.tabular.families.row_weights import residual_scale
 from proxlin.app.tabular.families.trees import clipped_mean
 from proxlin.app.tabular.reading.columns import Indices, Matrix
 
@@ -116,8 +116,8 @@ class ShrinkageSearch:
     def _best(self, found: dict[Shrinkage, list[AdditiveModel]], folds: Folds) -> Shrinkage:
         """The first of those that are as good as the best."""
         residuals = {key: self._residuals(models, folds) for key, models in found.items()}
-        jury = Jury.of(list(residuals.values()), self.table.unit_floor)
-        errors = {key: jury.error(part) for key, part in residuals.items()}
+        error = HeldOutError.over(list(residuals.values()), self.table.unit_floor)
+        errors = {key: error.of(part) for key, part in residuals.items()}
         least = min(errors.values())
         return next(key for key, error in errors.items() if error <= (1 + BETTER) * least)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.families.jury import Jury
+from proxlin.app.tabular.families.held_out_error import HeldOutError
 from proxlin.app.tabular.reading.column_kinds import robust_scaling
 from proxlin.app.tabular.reading.columns import ColumnRoles, Matrix, NumberColumn, Vector
 from proxlin.app.tabular.reading.target_codes import coded_rows
@@ -81,5 +81,5 @@ def _held_out_errors(
                 )
                 away[mode].append(plain(z[part]) - plain(model.predict(x[part])[:, 0]))
         residuals.append([np.concatenate(parts) for parts in away.values()])
-    jury = Jury.of([part[:, None] for modes in residuals for part in modes])
-    return [min(jury.error(part[:, None]) for part in modes) for modes in residuals]
+    error = HeldOutError.over([part[:, None] for modes in residuals for part in modes])
+    return [min(error.of(part[:, None]) for part in modes) for modes in residuals]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.row_trust import residual_scale, row_trust
+from proxlin.app.tabular.families.row_weights import redescending_weights, residual_scale
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
 Codes = NDArray[np.uint8]
@@ -138,7 +138,7 @@ class _GrowingTrees:
             self.scale = max(residual_scale(self.held_residual), self.floor)
         weights = np.minimum(1.0, self.scale / np.maximum(np.abs(self.residual), 1e-300))
         if self.redescending:
-            weights *= row_trust(self.residual[:, None], self.scale)
+            weights *= redescending_weights(self.residual[:, None], self.scale)
         n, d = self.codes.shape
         rows = np.flatnonzero(self.generator.random(n) < min(_ROWS_SEEN, _MOST_ROWS / n))
         some = np.sort(self.generator.choice(d, max(1, round(_COLUMNS_SEEN * d)), replace=False))

@@ -82,10 +82,10 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
         raise InvalidInputError(f"target {name!r} is {what}: there is nothing to learn.")
     center, scale = robust_scaling(observed)
     notes = _reading_notes(name, numbers)
-    if numbers.strange:
+    if numbers.unreadable:
         notes.append(
-            f"{name!r}: {counted(numbers.strange, 'cell')} such as {numbers.example[:40]!r} became"
-            " missing: not a number."
+            f"{name!r}: {counted(numbers.unreadable, 'cell')} such as {numbers.example[:40]!r}"
+            " became missing: not a number."
         )
     return NumberColumn(name, numbers.reading, center, scale, center), numbers.values, notes
 
@@ -106,7 +106,7 @@ def scale_target(target: NumberColumn, cells: pd.Series[Any]) -> NumberColumn:
 def _learn_number(learned: Learned, name: str, numbers: Numbers, *, indicators: bool) -> None:
     observed = numbers.values[np.isfinite(numbers.values)]
     if not len(observed):
-        bare = "no cell holds a number of use" if numbers.strange else "every cell is missing"
+        bare = "no cell holds a number of use" if numbers.unreadable else "every cell is missing"
         learned.notes.append(f"{name!r} is left out: {bare}.")
         return
     if observed.min() == observed.max():

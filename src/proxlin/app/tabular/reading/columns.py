@@ -54,9 +54,9 @@ class NumberColumn:
         if self.indicator:
             parts.append(missing.astype(np.float64))
         notes = []
-        if numbers.strange:
+        if numbers.unreadable:
             notes.append(
-                f"{self.name!r}: {counted(numbers.strange, 'cell')} such as"
+                f"{self.name!r}: {counted(numbers.unreadable, 'cell')} such as"
                 f" {numbers.example[:40]!r} became missing: not a"
                 f" {'date' if self.reading.form == 'date' else 'number'}."
             )
@@ -88,7 +88,7 @@ class NumberColumn:
         """What the numbers of one row stand for."""
         return _content(float(self.plain(encoded[:1])[0]), self.reading)
 
-    def strange(self, column: pd.Series[Any]) -> dict[int, str]:
+    def unusual(self, column: pd.Series[Any]) -> dict[int, str]:
         """By the place of its row, what is said of each cell unlike those of the training."""
         if self.low is None or self.high is None:
             return {}
@@ -96,15 +96,15 @@ class NumberColumn:
         slack = _OUTSIDE * (self.high - self.low)
         beyond = (values < self.low - slack) | (values > self.high + slack)
         low, high = (show_number(end, self.reading) for end in (self.low, self.high))
-        strange = {
+        unusual = {
             int(row): f"{self.name} = {show_number(float(values[row]), self.reading)}, trained on"
             f" {low} to {high}"
             for row in np.flatnonzero(beyond)
         }
         if not self.indicator:  # what a missing cell means was not learned
             gone = f"{self.name} is missing, hardly ever so in training"
-            strange |= {int(row): gone for row in np.flatnonzero(np.isnan(values))}
-        return strange
+            unusual |= {int(row): gone for row in np.flatnonzero(np.isnan(values))}
+        return unusual
 
     def as_read(self, column: pd.Series[Any]) -> list[Content]:
         """The cells as they were read; as they were written where that is no number."""
@@ -155,7 +155,7 @@ class CategoryColumn:
             )
         return encoded, notes
 
-    def strange(self, column: pd.Series[Any]) -> dict[int, str]:
+    def unusual(self, column: pd.Series[Any]) -> dict[int, str]:
         """By the place of its row, what is said of each cell that is none of the levels."""
         cells = TextCells.of(column)
         if cells is None:

@@ -67,11 +67,11 @@ class TableEncoding:
             notes += remarks
         return encoded, notes
 
-    def strange_cells(self, frame: pd.DataFrame) -> list[str]:
+    def unusual_cells(self, frame: pd.DataFrame) -> list[str]:
         """For each row, the cells far from all that was trained on; empty for most."""
         rows: dict[int, list[str]] = {}
         for column in self.features:
-            for row, text in column.strange(frame[column.name]).items():
+            for row, text in column.unusual(frame[column.name]).items():
                 rows.setdefault(row, []).append(text)
         return ["; ".join(rows.get(row, ())) for row in range(len(frame))]
 

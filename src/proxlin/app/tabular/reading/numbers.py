@@ -47,7 +47,7 @@ class Numbers:
     values: Vector  # (rows,)
     reading: Reading
     from_text: bool = False
-    strange: int = 0  # cells that are there but hold no usable number
+    unreadable: int = 0  # cells that are there but hold no usable number
     example: str = ""  # one of them
 
 
@@ -65,12 +65,14 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
     readings = [*(Reading("number", comma) for comma in commas), Reading("date")]
     some = cells.sample()
     tries = [
-        cells.read(reading) for reading in readings if 2 * some.read(reading).strange <= some.count
+        cells.read(reading)
+        for reading in readings
+        if 2 * some.read(reading).unreadable <= some.count
     ]
     if some.mostly(lambda text: "/" in text):
         tries += _settled(*(cells.read(reading) for reading in _SLASHED))
-    best = min(tries, key=lambda numbers: numbers.strange, default=None)
-    return best if best and best.strange <= (1 - _SHARE) * cells.count else None
+    best = min(tries, key=lambda numbers: numbers.unreadable, default=None)
+    return best if best and best.unreadable <= (1 - _SHARE) * cells.count else None
 
 
 def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
@@ -80,7 +82,7 @@ def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
         return direct
     cells = TextCells.of(column)
     if cells is None:
-        return Numbers(np.full(len(column), np.nan), reading, strange=len(column))
+        return Numbers(np.full(len(column), np.nan), reading, unreadable=len(column))
     return cells.read(reading)
 
 
@@ -159,9 +161,9 @@ class TextCells:
 
 def _settled(day_first: Numbers, month_first: Numbers) -> list[Numbers]:
     """The order that reads more cells; none if both read as many, for then no day is above 12."""
-    if day_first.strange == month_first.strange:
+    if day_first.unreadable == month_first.unreadable:
         return []
-    return [min(day_first, month_first, key=lambda numbers: numbers.strange)]
+    return [min(day_first, month_first, key=lambda numbers: numbers.unreadable)]
 
 
 def _direct(column: pd.Series[Any]) -> Numbers | None:

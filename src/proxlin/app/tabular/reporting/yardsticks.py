@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import HuberRegressor, Ridge
 
-from proxlin.app.tabular.families.row_trust import residual_scale
+from proxlin.app.tabular.families.row_weights import residual_scale
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import bounded
 from proxlin.app.tabular.reading.columns import Matrix, NumberColumn, Vector

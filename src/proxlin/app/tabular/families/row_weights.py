@@ -7,7 +7,7 @@ import numpy as np
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
 LEAST_SCALE = 1e-9  # of the targets' scale: residuals below it count as none
-_TRUSTED, _IGNORED = 2.5, 6.0  # robust deviations: full weight up to there, none beyond
+_FULL, _IGNORED = 2.5, 6.0  # robust deviations: full weight up to there, none beyond
 _NORMAL_MAD, _LOOKS = 1.4826, 5
 
 
@@ -27,9 +27,9 @@ def residual_scale(residuals: Matrix | Vector) -> float:
     return max(scale, LEAST_SCALE)
 
 
-def row_trust(residuals: Matrix, scale: float) -> Vector:
+def redescending_weights(residuals: Matrix, scale: float) -> Vector:
     """Weight of each row by its largest residual: 1 up to 2.5 deviations, 0 beyond 6."""
     score = np.abs(residuals).max(axis=1) / scale
-    beyond = np.clip((score - _TRUSTED) / (_IGNORED - _TRUSTED), 0.0, 1.0)
-    trust: Vector = (1.0 - beyond**2) ** 2
-    return trust
+    beyond = np.clip((score - _FULL) / (_IGNORED - _FULL), 0.0, 1.0)
+    weights: Vector = (1.0 - beyond**2) ** 2
+    return weights
