@@ -20,11 +20,12 @@ from proxlin import (
 ESTIMATORS: list[Any] = [
     RobustRegressor(),
     RobustRegressor(p=2, regularizer="ridge", alpha=0.1),
-    RobustRegressor(hidden=(8,), method=Adam(learning_rate=0.03), max_iter=200),
+    RobustRegressor(hidden=(8,), method=Adam(learning_rate=0.03), max_iter=100),
     RobustRegressor(p=1, reweight=False),
-    RobustAutoencoder(),
-    RobustAutoencoder(method="adam", max_iter=5, contamination=0.1),
-    RobustAutoencoder(1, hidden=(), tied=True, noise=0.1, method="adam", max_iter=5),
+    RobustAutoencoder(max_iter=10),
+    RobustAutoencoder(
+        1, hidden=(), tied=True, noise=0.1, contamination=0.1, method="adam", max_iter=5
+    ),
     RobustFeatureSelector(),
     RobustImputer(),
     RobustFactorization(max_iter=3),

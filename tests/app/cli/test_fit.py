@@ -1,13 +1,16 @@
 import io
 import json
 import os
+import shutil
 import signal
+import sys
 
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proxlin.app.cli import main as cli
 from proxlin.app.cli import terminal
 from proxlin.estimators import RobustRegressor
 from proxlin.run.checkpoint import CheckpointWriter
@@ -21,13 +24,22 @@ def house_file(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def fitted(house_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted") / "m"
+    arguments = ("fit", house_file, "--targets", "price", "--out", folder, "--quiet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["proxlin", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert not ended.value.code
+    return folder
+
+
 @pytest.fixture
-def model(run, house_file, tmp_path):
-    code, _, error = run(
-        "fit", house_file, "--targets", "price", "--out", tmp_path / "m", "--quiet"
-    )
-    assert code == 0, error
-    return tmp_path / "m"
+def model(fitted, tmp_path):
+    """A copy of the fitted model, to do with as a test likes."""
+    return shutil.copytree(fitted, tmp_path / "m")
 
 
 def test_one_wrong_test_row_is_one_with_the_largest_seed_too(run, tmp_path):
@@ -73,10 +85,28 @@ def test_fit_just_works_and_says_what_it_did(run, house_file, tmp_path):
 
 
 def test_json_is_all_that_is_printed_and_quiet_prints_nothing(run, house_file, tmp_path):
-    _, out, _ = run("fit", house_file, "--targets", "price", "--out", tmp_path / "a", "--json")
+    _, out, _ = run(
+        "fit",
+        house_file,
+        "--targets",
+        "price",
+        "--model",
+        "linear",
+        "--out",
+        tmp_path / "a",
+        "--json",
+    )
     assert json.loads(out)["test_rows"] == 24
     code, out, error = run(
-        "fit", house_file, "--targets", "price", "--out", tmp_path / "b", "--quiet"
+        "fit",
+        house_file,
+        "--targets",
+        "price",
+        "--model",
+        "linear",
+        "--out",
+        tmp_path / "b",
+        "--quiet",
     )
     assert (code, out, error) == (0, "", "")
 
@@ -174,7 +204,16 @@ def test_formulas_of_the_table_are_text_in_what_is_written(run, tmp_path):
     frame = houses().rename(columns={"price": "=price", "area": "@area"})
     frame["town"] = frame["town"].replace("Bonn", "=1+1")
     frame.to_csv(tmp_path / "t.csv", index=False)
-    code, _, error = run("fit", tmp_path / "t.csv", "--targets", "=price", "--out", tmp_path / "m")
+    code, _, error = run(
+        "fit",
+        tmp_path / "t.csv",
+        "--targets",
+        "=price",
+        "--model",
+        "linear",
+        "--out",
+        tmp_path / "m",
+    )
     assert code == 0, error
     header = (tmp_path / "m" / "predictions.csv").read_text().splitlines()[0]
     assert "'=price" in header

@@ -12,7 +12,8 @@ def test_cells_of_numbers_are_written_as_numbers_whatever_the_table_wrote(run, t
     frame.loc[1, "town"] = None
     frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
     arguments = (tmp_path / "m", tmp_path / "t.csv", "--top", "0")
-    run("fit", tmp_path / "t.csv", "--targets", "price", "--out", tmp_path / "m", "--quiet")
+    linear = ("--targets", "price", "--model", "linear", "--out", tmp_path / "m", "--quiet")
+    run("fit", tmp_path / "t.csv", *linear)
     code, out, error = run("outliers", *arguments, "--json")
     assert code == 0, error
     cells = {one["row"]: one["cells"][0] for one in json.loads(out)["worst"]}
@@ -40,7 +41,8 @@ def test_numbers_of_rows_are_shown_as_one_would_type_them(run, tmp_path):
     frame = houses(1100, bad=0)
     frame.loc[1099, "price"] *= 10
     frame.to_csv(tmp_path / "t.csv", index=False)
-    run("fit", tmp_path / "t.csv", "--targets", "price", "--out", tmp_path / "m", "--quiet")
+    linear = ("--targets", "price", "--model", "linear", "--out", tmp_path / "m", "--quiet")
+    run("fit", tmp_path / "t.csv", *linear)
     _, out, _ = run("outliers", tmp_path / "m", tmp_path / "t.csv", "--top", "1")
     assert " 1100 " in out
 

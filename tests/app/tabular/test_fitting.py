@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, read_table_file
+from proxlin.app.tabular.families import folds
 from proxlin.app.tabular.reporting.fit_report import fit_report
 from proxlin.app.tabular.reporting.fit_summary import FitSummary
 from proxlin.app.tabular.reporting.yardsticks import MIDDLE, MODEL, SQUARES
@@ -245,7 +246,7 @@ def test_one_row_cannot_be_learned_from():
         fit_table(RawTable(frame), FitSettings(targets=("price",)))
 
 
-@pytest.mark.parametrize("p", [1.5, float("inf"), "mse"])
+@pytest.mark.parametrize("p", [float("inf"), "mse"])
 def test_every_norm_can_be_written_down(p):
     frame = houses().rename(columns={"price": "outlier", "rooms": "row"})
     summary = outcome_of(frame, targets=("outlier", "row"), p=p)
@@ -257,9 +258,10 @@ def test_every_norm_can_be_written_down(p):
 
 
 @pytest.mark.slow
-def test_a_quarter_of_a_million_rows_of_csv(tmp_path):
+def test_more_rows_of_csv_than_members_are_fitted_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(folds, "MOST_ROWS", 10_000)
     generator = np.random.default_rng(0)
-    count = 250_000
+    count = 40_000
     a, b = generator.normal(size=(2, count)).round(3)
     kind = generator.choice(["x", "y", "z"], count)
     target = (2 * a - b + (kind == "x") + 0.1 * generator.normal(size=count)).round(3)
@@ -271,7 +273,7 @@ def test_a_quarter_of_a_million_rows_of_csv(tmp_path):
     )
     errors = medians(summary, "y")
     assert 10 * errors[MODEL] < min(1, errors[SQUARES])
-    assert len(summary.fitted.train.rows) == 200_000
+    assert len(summary.fitted.train.rows) == 32_000
     page = fit_report(summary, "proxlin fit many.csv")
     assert len(page) < 3_000_000  # a browser opens it: not every row is drawn
 

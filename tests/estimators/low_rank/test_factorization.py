@@ -35,7 +35,7 @@ def fitted(plant):
 
 def test_planted_parts_are_recovered_where_squared_error_fails():
     # 20 % of the cells missing, 10 % grossly wrong.
-    plant = planted_cells(300, 60, 4, non_negative=True, noise=0.02)
+    plant = planted_cells(200, 40, 4, non_negative=True, noise=0.02)
     x = plant.x.numpy()
     ours = RobustNMF(4, random_state=0).fit(x)
     plain = make_pipeline(SimpleImputer(), NMF(4, random_state=0, max_iter=1000)).fit(x)
