@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.estimators.tables import Array
-
-Vector = NDArray[np.float64]
+from proxlin.estimators.tables import Array, Vector
 
 _SAMPLE = 3000  # rows that find the bulk; the pairwise start takes 8 bytes times their square
 _STEPS = 30  # concentration steps; each lowers the determinant, and they soon stop

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxlin.estimators.tables import Array
-
-_NORMAL_IQR = 1.3489795003921634  # inter-quartile range of a standard Gaussian
+from proxlin.problem.scales import NORMAL_IQR
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class RobustScaling:
         if not columns:
             return cls.identity(0)
         center, iqr, spread = np.array(columns).T
-        scale = np.where(iqr > 0, iqr / _NORMAL_IQR, spread)
+        scale = np.where(iqr > 0, iqr / NORMAL_IQR, spread)
         # A spread at the level of rounding is a constant column; a subnormal one divides badly.
         usable = scale > np.maximum(1e-12 * np.abs(center), np.finfo(np.float32).tiny)
         return cls(center, np.where(usable, scale, 1.0))

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxlin.estimators.tables import Array
+from proxlin.problem.scales import NORMAL_MAD
 
 CUTOFF = 3.5
 FALSE_ALARMS = 1 / 80  # share of good rows that a detector flags if nobody says how many are bad
 
-_NORMAL_MAD = 1.482602218505602  # standard deviation of a Gaussian over its MAD
 _EXACT = 1e-7  # of the size of the data: a spread below it means that most rows fit exactly
 
 
@@ -55,7 +55,7 @@ class OutlierScale:
     @classmethod
     def _look(cls, norms: NDArray[np.float64], size: float, cutoff: float) -> OutlierScale:
         center = float(np.median(norms))
-        spread = _NORMAL_MAD * float(np.median(np.abs(norms - center)))
+        spread = NORMAL_MAD * float(np.median(np.abs(norms - center)))
         return cls(center, max(spread, _EXACT * size, np.finfo(np.float64).tiny), cutoff)
 
     @property

@@ -19,6 +19,9 @@ from torch import Tensor
 from proxlin.errors import InvalidInputError, InvalidTypeError
 
 Array = NDArray[Any]  # float32 or float64
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 _FLOATS = (np.float64, np.float32)
 _LONGEST = 1000  # characters of a message that may quote a cell

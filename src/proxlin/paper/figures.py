@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -18,6 +17,7 @@ from proxlin.paper.metrics import best_runs
 from proxlin.paper.store import Record
 from proxlin.report import palette
 from proxlin.report.palette import MUTED
+from proxlin.report.plots import Curve
 
 COLOURS = {
     "probed": palette.BLUE,
@@ -64,17 +64,6 @@ CAPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class PanelLine:
-    """One curve of a panel."""
-
-    label: str
-    method: str  # decides colour and marker
-    x: list[float]
-    y: list[float]
-    dashed: bool = False
-
-
 def points(cells: Iterable[Cell], records: Mapping[str, Record]) -> pd.DataFrame:
     """One line for each chosen cell, with the losses in the norm it trained with; p is text."""
     lines = [
@@ -101,7 +90,8 @@ def figure1(losses: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
             lines = []
             for (p, method), curve in frame[frame["dataset"] == dataset].groupby(["p", "method"]):
                 label = loss_name(p) if method in ("probed", "mse") else f"{loss_name(p)}, {method}"
-                lines.append(_line(curve, column, label, styles.get(str(p), "adam")))
+                style = styles.get(str(p), "adam")
+                lines.append(over_outliers(curve, column, label, style))
             _draw(axis, lines, normalized=column != "accuracy")
             axis.set_title(f"{dataset}: {_COLUMN_NAMES[column]}", fontsize=10)
         row[0].set_ylabel("share of the largest")
@@ -202,21 +192,23 @@ def _number(p: str) -> float:
 
 def _by_method(
     ours: pd.DataFrame, paper: pd.DataFrame, dataset: str, p: str, column: str
-) -> list[PanelLine]:
+) -> list[Curve]:
     lines = []
     for frame, suffix in ((ours, ""), (paper, " (paper)")):
         part = frame[(frame["dataset"] == dataset) & (frame["p"] == p)]
         for method, curve in part.groupby("method", sort=False):
             label = f"{method}{suffix}"
-            lines.append(_line(curve, column, label, str(method), dashed=bool(suffix)))
+            lines.append(over_outliers(curve, column, label, str(method), dashed=bool(suffix)))
     return lines
 
 
-def _line(
-    curve: pd.DataFrame, column: str, label: str, method: str, *, dashed: bool = False
-) -> PanelLine:
-    means = curve.groupby("outliers")[column].mean().sort_index()
-    return PanelLine(label, method, [float(x) for x in means.index], means.to_list(), dashed)
+def over_outliers(
+    runs: pd.DataFrame, column: str, label: str, method: str, *, dashed: bool = False
+) -> Curve:
+    """The mean of a column at each share of outliers, in colour and marker of the method."""
+    means = runs.groupby("outliers")[column].mean().sort_index()
+    shares = [float(share) for share in means.index]
+    return Curve(label, shares, means.to_list(), COLOURS[method], MARKERS[method], dashed=dashed)
 
 
 def _paper_losses() -> pd.DataFrame:
@@ -224,14 +216,14 @@ def _paper_losses() -> pd.DataFrame:
     return table.assign(p=[str(float(p)) for p in table["p"]])
 
 
-def _draw(axis: Axes, lines: list[PanelLine], *, normalized: bool) -> None:
+def _draw(axis: Axes, lines: list[Curve], *, normalized: bool) -> None:
     largest = max((y for line in lines for y in line.y), default=1.0) if normalized else 1.0
     for line in lines:
         axis.plot(
             line.x,
             [y / largest for y in line.y],
-            color=COLOURS[line.method],
-            marker=MARKERS[line.method],
+            color=line.colour,
+            marker=line.marker,
             markersize=3 if line.dashed else 5,
             linestyle="--" if line.dashed else "-",
             linewidth=0.9 if line.dashed else 1.7,

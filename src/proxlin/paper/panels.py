@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from proxlin.paper import published
-from proxlin.paper.figures import COLOURS, MARKERS, cell_name, course, loss_name
+from proxlin.paper.figures import COLOURS, MARKERS, cell_name, course, loss_name, over_outliers
 from proxlin.paper.grid import Cell, family
 from proxlin.paper.inspection import Inspection
 from proxlin.paper.metrics import LOSSES, best_runs
@@ -92,16 +92,9 @@ def _methods(frame: pd.DataFrame) -> list[str]:
 
 
 def _over_ratio(lines: pd.DataFrame, method: str, *, theirs: bool = False) -> Curve:
-    means = lines.groupby("outliers")["f_test"].mean().sort_index()
     name = "squared error" if method == "mse" else method
-    return Curve(
-        f"{name} (paper)" if theirs else name,
-        [float(ratio) for ratio in means.index],
-        means.to_list(),
-        COLOURS[method],
-        MARKERS[method],
-        dashed=theirs,
-    )
+    label = f"{name} (paper)" if theirs else name
+    return over_outliers(lines, "f_test", label, method, dashed=theirs)
 
 
 def standing(table: pd.DataFrame) -> Figure | None:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from proxlin.problem.shards import LocalBatch
 
+NORMAL_MAD = 1.482602218505602  # standard deviation of a Gaussian over its median deviation
+NORMAL_IQR = 1.3489795003921634  # inter-quartile range of a standard Gaussian
 CLIP = 5.0  # medians at which a loss is clipped before the mean is taken
 _ENTRIES = 0.8  # quantile of a row up to which its entries are trusted
 _FEW = 5  # entries of a row of which none can be told to be far from the others

@@ -21,7 +21,7 @@ from proxlin.app.tabular.reporting.fit_drawings import score_drawing
 from proxlin.app.tabular.reporting.fit_report import remarks_section
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustOutlierDetector
-from proxlin.estimators.detection.bulk import NORMAL_IQR
+from proxlin.problem.scales import NORMAL_IQR
 from proxlin.report.figure_text import show_figure
 from proxlin.report.page import render
 from proxlin.report.parts import Code, Report, Section, Text, Tiles

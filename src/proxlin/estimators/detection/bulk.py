@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.utils.extmath import randomized_svd
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
+from proxlin.estimators.tables import Matrix, Vector
+from proxlin.problem.scales import NORMAL_IQR
+
 Groups = NDArray[np.intp]  # of each row, from 0; -1 for rows that belong to none
 
 _DIRECTIONS = 250  # along which rows are compared with the median
@@ -31,8 +32,6 @@ _FAR_CELL = 5.0  # inter-quartile standard deviations from the median of its col
 _SWEEPS = 30  # of conjugate gradients, at most
 _ODD_CELL = 3.0  # standard deviations beyond which a cell does not explain its neighbours
 _ODD_CELLS = 5  # such cells a row, at most, or a quarter of them
-
-NORMAL_IQR = 1.3489795003921634  # inter-quartile range of a standard Gaussian
 
 
 def principal_axes(x: Matrix, count: int) -> tuple[Vector, Matrix]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from proxlin.estimators.detection.bulk import Matrix, Vector
+from proxlin.estimators.tables import Matrix, Vector
 
 _POWERS = np.arange(-3.0, 5.5, 0.5)  # 1 changes nothing
 _QUANTILES = (np.arange(200) + 0.5) / 200

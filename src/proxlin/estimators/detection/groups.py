@@ -11,7 +11,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors
 
-from proxlin.estimators.detection.bulk import Groups, Matrix
+from proxlin.estimators.detection.bulk import Groups
+from proxlin.estimators.tables import Matrix
 
 _LEAST = 0.75  # of the size of the group of a usual row: a smaller one may be wrong as a whole
 _LEAST_SHARE = 0.1  # of the rows, which a group has at least

@@ -13,21 +13,19 @@ from scipy.special import ndtri
 from sklearn.neighbors import NearestNeighbors
 
 from proxlin.estimators.detection.bulk import (
-    NORMAL_IQR,
     BulkDistance,
     CellModel,
     Groups,
-    Matrix,
-    Vector,
     least_odd,
 )
 from proxlin.estimators.detection.column_powers import ColumnPowers
 from proxlin.estimators.detection.groups import equal_groups
+from proxlin.estimators.tables import Matrix, Vector
+from proxlin.problem.scales import NORMAL_IQR, NORMAL_MAD
 
 ONE_BELOW = 15.865525393145708  # percent of a Gaussian more than a standard deviation below
 _FAR = 30.0  # inter-quartile standard deviations beyond which a cell adds nothing to the scale
 _WIDER = 10.0  # times the median deviation that the inter-quartile range may say at most
-_NORMAL_MAD = 1.482602218505602  # standard deviation of a Gaussian over its MAD
 _CLIP = 5.0  # standard deviations that a cell counts for at most
 _SHARE = 0.75  # of the rows that are the bulk
 _COMMONEST = 0.25  # share of the rows that one value of a measured number may have
@@ -76,7 +74,7 @@ def _bounded_moments(values: Vector) -> tuple[float, float]:
     low, middle, high = np.percentile(values, (25, 50, 75))
     away = values - middle
     width = (high - low) / NORMAL_IQR
-    deviation = _NORMAL_MAD * float(np.median(np.abs(away)))
+    deviation = NORMAL_MAD * float(np.median(np.abs(away)))
     if deviation > 1e-12 * abs(middle):  # quartiles may be a quarter's, this not less than half's
         width = min(width, _WIDER * deviation)
     if not width > 1e-12 * abs(middle):

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxlin.estimators.inference.standard_errors import MEstimate
 from proxlin.estimators.robust_scale import INNER
-
-Vector = NDArray[np.float64]
+from proxlin.estimators.tables import Vector
 
 _CUT_VARIANCE = 0.949686  # of a standard Gaussian within INNER
 _NUDGE = 0.05  # of the scale, over which its own step is differentiated

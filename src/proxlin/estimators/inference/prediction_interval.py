@@ -23,8 +23,8 @@ from scipy.stats import t as student
 
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.robust_scale import inner_scale, m_scale
+from proxlin.estimators.tables import Vector
 
-Vector = NDArray[np.float64]
 Predict = Callable[[Vector], Vector]  # (n, features) -> (n, targets)
 
 MOST_ROWS = 5000  # that are kept for calibration

@@ -11,15 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from proxlin._checks import check_choice
-from proxlin.estimators.tables import as_tensor
+from proxlin.estimators.tables import Vector, as_tensor
 from proxlin.exact.linear import solve_linear
 from proxlin.problem.loss import Pinball
-
-Vector = NDArray[np.float64]
 
 QUANTILE_FORMULAS = ("sandwich", "nid", "iid", "ker", "epa")
 

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from proxlin._checks import check_choice
 from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight
 from proxlin.estimators.scaling import RobustScaling
-from proxlin.estimators.tables import Array
-
-Vector = NDArray[np.float64]
+from proxlin.estimators.tables import Array, Vector
 
 FORMULAS = ("sandwich", "H1", "H2", "H3", "w")
 

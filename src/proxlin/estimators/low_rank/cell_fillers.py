@@ -12,8 +12,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.neighbors import NearestNeighbors
 
-from proxlin.estimators.detection.bulk import NORMAL_IQR
-from proxlin.estimators.low_rank.factor_model import FactorModel, Mask, Matrix, Vector
+from proxlin.estimators.low_rank.factor_model import FactorModel
+from proxlin.estimators.tables import Mask, Matrix, Vector
+from proxlin.problem.scales import NORMAL_IQR
 
 _CLIP = 6.0  # standard deviations of its column that a cell counts for at most
 _TRUST = 0.3  # weight above which a cell is taken for right

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from proxlin.estimators.low_rank.cell_fillers import ColumnUnits, inside
-from proxlin.estimators.low_rank.factor_model import FactorModel, Mask, Matrix
-from proxlin.estimators.tables import Array, as_tensor
+from proxlin.estimators.low_rank.factor_model import FactorModel
+from proxlin.estimators.tables import Array, Mask, Matrix, as_tensor
 from proxlin.exact.factorize import Cells
 from proxlin.exact.factorize.bounded import Bounds
 

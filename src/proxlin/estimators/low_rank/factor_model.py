@@ -12,11 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from proxlin.estimators.tables import Mask, Matrix, Vector
 
 _TURNS = 40
 _TRUSTING = 3  # turns before cells are weighed

@@ -14,8 +14,8 @@ from proxlin._checks import counted
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.low_rank.cell_fillers import FILLERS, ColumnUnits, Fillers, inside
-from proxlin.estimators.low_rank.factor_model import FactorModel, Mask, Matrix
-from proxlin.estimators.tables import Array, read_table
+from proxlin.estimators.low_rank.factor_model import FactorModel
+from proxlin.estimators.tables import Array, Mask, Matrix, read_table
 
 if TYPE_CHECKING:
     from typing import Self

@@ -23,13 +23,12 @@ from proxlin.estimators.low_rank.plane_cells import (
 )
 from proxlin.estimators.low_rank.plane_distances import Plane, oddity
 from proxlin.estimators.scaling import RobustScaling
-from proxlin.estimators.tables import Array, check_squares, read_codes, read_table
+from proxlin.estimators.tables import Array, Matrix, check_squares, read_codes, read_table
 from proxlin.exact.factorize.bounded import Bounds
 
 if TYPE_CHECKING:
     from typing import Self
 
-Matrix = NDArray[np.float64]
 
 _FARTHEST = 1e150  # deviations whose squares are numbers
 _GAP = 5  # "auto" looks for the largest ratio of neighbouring variances among the leading ones

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.low_rank.cell_repair import repair_cells
-from proxlin.estimators.low_rank.factor_model import Mask, Matrix, Vector
 from proxlin.estimators.scores import OutlierScale
-from proxlin.estimators.tables import as_array
+from proxlin.estimators.tables import Mask, Matrix, Vector, as_array
 from proxlin.exact.factorize import Cells, RowNorm
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.fit_factors import FactorSettings, embed_bounded, fit_bounded

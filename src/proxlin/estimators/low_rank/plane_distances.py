@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import f as fisher
 
-from proxlin.estimators.low_rank.factor_model import Mask, Matrix, Vector
 from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.tables import Mask, Matrix, Vector
 
 _QUANTILE = 0.9995  # of good rows that stay inside the limits of their scores
 _ROWS_PER_AXIS = 5  # below which a variance says little of where new rows lie

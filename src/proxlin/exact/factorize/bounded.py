@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from proxlin.exact.factorize.cells import Cells
+from proxlin.problem.scales import NORMAL_IQR
 
 _CELL = 6.0  # robust standard deviations of its column that a residual counts for at most
 _ROW = 3.0  # median norms that the residual of a row counts for at most
 _OTHERS = 3.0  # median spreads of the other columns that one of rare values may have
-_NORMAL_IQR = 1.3489795003921634  # inter-quartile range of a standard Gaussian
 _QUANTILE_CELLS = 10_000_000  # torch sorts at most 16 million numbers in a call
 
 
@@ -44,7 +44,7 @@ class Bounds:
         middle = table.nanmedian(0).values.nan_to_num()
         away = table - middle
         quartiles = torch.nanquantile(away, torch.tensor([0.25, 0.75]).to(away), dim=0)
-        spread = ((quartiles[1] - quartiles[0]) / _NORMAL_IQR).nan_to_num()
+        spread = ((quartiles[1] - quartiles[0]) / NORMAL_IQR).nan_to_num()
         # Where the middle half is one value the others are the column: their median distance.
         others = torch.where(away == 0, torch.nan, away).abs().nanmedian(0).values.nan_to_num()
         ordinary = spread > 1e-12 * middle.abs()

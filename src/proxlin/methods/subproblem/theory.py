@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from proxlin._checks import (
@@ -129,11 +130,9 @@ def sadm_iterations(
     high = _FIRST
     while constants.bound(high, probability) > accuracy:
         high *= 2
-    low = _FIRST if high == _FIRST else high // 2
-    while low < high:
-        middle = (low + high) // 2
-        if constants.bound(middle, probability) <= accuracy:
-            high = middle
-        else:
-            low = middle + 1
-    return high
+    return bisect_left(
+        range(high),
+        True,
+        lo=_FIRST,
+        key=lambda steps: constants.bound(steps, probability) <= accuracy,
+    )
