@@ -39,12 +39,12 @@ def optimum(x, y, p, regularizer=lambda w: 0, constraints=lambda w: []):
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0, "mse"])
+@pytest.mark.parametrize("p", [1.0, 1.5, 4.0, "mse"])
 def test_probes_have_the_curvature_as_their_second_moment(p):
     x, y = data(n=8)
     torch.manual_seed(0)
     problem = Problem(mlp_regressor(5, 2, hidden=(3,)), (x, y), p)
-    theta, generator, looks = problem.theta(), torch.Generator().manual_seed(0), 800
+    theta, generator, looks = problem.theta(), torch.Generator().manual_seed(0), 400
     batch = problem.take(slice(0, 8))
     found = [
         torch.stack(probe_batch(problem, theta, batch, 1e-2, generator, parts=4).probes)
