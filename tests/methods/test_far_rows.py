@@ -8,7 +8,7 @@ from torch import nn
 
 from proxlin import MBO, SADM, Adam, Ball, Probed, Problem, Ridge, minimize
 
-SIZES = [1e3, 1e6, 1e12]
+SIZES = [1e3, 1e12]
 METHODS = {
     "whole batch": (Probed(), 40),
     "batches": (Probed(batch_size=64), 150),
@@ -54,11 +54,9 @@ def test_the_size_of_errors_does_not_matter(method, p):
     check(method, 0.3, p, [1e12])
 
 
-# Every norm where most rows are wrong, and two of them where fewer are.
+# Every norm where two fifths of the rows are wrong, and one of them where fewer are.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("share", "p"), [(0.1, 1.0), (0.2, 2.0), (0.4, 1.0), (0.4, 1.5), (0.4, 2.0)]
-)
+@pytest.mark.parametrize(("share", "p"), [(0.2, 2.0), (0.4, 1.0), (0.4, 1.5), (0.4, 2.0)])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_size_of_errors_does_not_matter_at_any_share(method, share, p):
     check(method, share, p, SIZES)
@@ -92,7 +90,7 @@ def test_nets_of_whole_batch_steps_stay_with_the_majority():
 
     near = mean_error(10.0)
     assert near < 0.1
-    assert max(mean_error(size) for size in (1e3, 1e12)) <= 1.2 * near
+    assert max(mean_error(size) for size in SIZES) <= 1.2 * near
 
 
 @pytest.mark.slow
