@@ -40,7 +40,7 @@ def table(tmp_path):
 def test_fit_trains_a_net_together_and_writes_once(table, tmp_path):
     out, run = tmp_path / "model", tmp_path / "run"
     ended = proxlin(
-        "fit", table, "--targets", "y", "--hidden", 8, "--seconds", 3,
+        "fit", table, "--targets", "y", "--hidden", 8, "--seconds", 1,
         "--out", out, "--checkpoint", run,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-4000:]

@@ -105,9 +105,9 @@ class RobustAutoencoder(
         of their column, and rows to three median norms. Scores are of the rows as they are. False
         minimises the plain norm.
     contamination
-        Share of outliers among the training rows, in (0, 0.5], which sets the cut-off; "auto" cuts
-        3.5 robust standard deviations above the middle, or before, where one in 80 of the rows up
-        to there lies beyond.
+        Share of outliers among the training rows, in (0, 0.5], which sets the cut-off. "auto" flags
+        rows 3.5 robust standard deviations above the middle and, of the others, the one in 80 that
+        fits worst.
     regularizer, alpha, constraint
         g ("ridge", "lasso", ... of weight `alpha` on all weights, or an object) and C.
     validation_fraction
@@ -115,8 +115,8 @@ class RobustAutoencoder(
         their median loss was lowest is kept. Not for linear nets and below 100 rows; 0 trains on
         all rows to the end.
     method, max_seconds, max_iter, tol, random_state, device
-        As in `minimize`; without a budget a fit takes at most 300 steps, nets with hidden layers on
-        tables 600 cheaper ones, which repeat exactly.
+        As in `minimize`. Without a budget a net with hidden layers takes 600 cheap steps on a table,
+        any other at most 300, and the same seed gives the same net.
     warm_start
         Begin a fit at the net of the earlier one.
     checkpoint
