@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlin.run.storage import dump_checked, without_checksum, write_whole
+from proxlin.run.storage import dump_checked, json_values, without_checksum, write_whole
 
 FORMAT = 1  # of the files; a file of another format is not read
 
@@ -47,14 +46,16 @@ class Store:
         except (OSError, ValueError) as cause:
             _LOG.warning("%s is damaged (%s) and will be made anew.", path, cause)
             return None
-        if record["config"] != _plain(config):
+        if record["config"] != json_values(config):
             _LOG.warning("%s comes from other settings and will be made anew.", path)
             return None
         return record
 
     def write(self, name: str, record: Record) -> None:
         """Put the record into its file: write beside it, flush to the disk, rename."""
-        write_whole(self.path(name), dump_checked({"format": FORMAT, **_plain(record)}, indent=1))
+        write_whole(
+            self.path(name), dump_checked({"format": FORMAT, **json_values(record)}, indent=1)
+        )
 
 
 def pack(theta: Tensor) -> str:
@@ -77,14 +78,3 @@ def _parse(content: bytes) -> Record:
     if body is None:
         raise ValueError("its checksum is wrong")
     return body
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON gives it back: tuples as lists; NaN and infinity, which it lacks, None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -160,6 +161,23 @@ def _open_lock(path: Path) -> IO[bytes]:
         os.close(handle)
         raise InvalidInputError(refusal)
     return os.fdopen(handle, "a+b")
+
+
+def json_values(value: Any, *, infinity: bool = False) -> Any:
+    """The value as JSON gives it back: tuples as lists; None for NaN and infinity, which it lacks.
+
+    With `infinity` an infinite number is text.
+
+    >>> json_values({1: (2, float("inf"))}), json_values(float("inf"), infinity=True)
+    ({'1': [2, None]}, 'inf')
+    """
+    if isinstance(value, Mapping):
+        return {str(key): json_values(item, infinity=infinity) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_values(item, infinity=infinity) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value) if infinity and math.isinf(value) else None
+    return value
 
 
 def dump_checked(body: Mapping[str, Any], *, indent: int | None = None) -> bytes:

@@ -60,15 +60,7 @@ class Intersection(Constraint):
 
 
 @dataclass(frozen=True, repr=False)
-class _SingleConstraint(Term, Constraint):
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """Itself."""
-        return (self,)
-
-
-@dataclass(frozen=True, repr=False)
-class Ball(_SingleConstraint):
+class Ball(Term, Constraint):
     """||theta||_p <= radius, for all named parameters as one vector.
 
     >>> import torch
@@ -90,7 +82,7 @@ class Ball(_SingleConstraint):
 
 
 @dataclass(frozen=True, repr=False)
-class NonNegative(_SingleConstraint):
+class NonNegative(Term, Constraint):
     """theta_j >= 0."""
 
     def _pieces(self, space: Space, where: tuple[int, ...]) -> list[Piece]:
@@ -98,7 +90,7 @@ class NonNegative(_SingleConstraint):
 
 
 @dataclass(frozen=True, repr=False)
-class Box(_SingleConstraint):
+class Box(Term, Constraint):
     """low <= theta_j <= high; either may be infinite.
 
     >>> import torch
@@ -124,7 +116,7 @@ class Box(_SingleConstraint):
 
 
 @dataclass(frozen=True, repr=False)
-class Simplex(_SingleConstraint):
+class Simplex(Term, Constraint):
     """theta >= 0 with sum `total`, for all named parameters or each row or column of a matrix."""
 
     total: float = 1.0
@@ -146,7 +138,7 @@ class Simplex(_SingleConstraint):
 
 
 @dataclass(frozen=True, repr=False)
-class Tied(_SingleConstraint):
+class Tied(Term, Constraint):
     """first = second: two groups of parameters that stay equal; the projection is their average.
 
     Each is a name or glob pattern (or several); both must match equally many parameters, which are

@@ -82,15 +82,7 @@ class Sum(Regularizer):
 
 
 @dataclass(frozen=True, repr=False)
-class _SingleRegularizer(Term, Regularizer):
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """Itself."""
-        return (self,)
-
-
-@dataclass(frozen=True, repr=False)
-class Ridge(_SingleRegularizer):
+class Ridge(Term, Regularizer):
     """weight/2 * ||theta||_2^2.
 
     >>> import torch
@@ -119,7 +111,7 @@ class Ridge(_SingleRegularizer):
 
 
 @dataclass(frozen=True, repr=False)
-class Lasso(_SingleRegularizer):
+class Lasso(Term, Regularizer):
     """weight * ||theta||_1; its prox sets small entries to exactly zero.
 
     >>> import torch
@@ -138,7 +130,7 @@ class Lasso(_SingleRegularizer):
 
 
 @dataclass(frozen=True, repr=False)
-class ElasticNet(_SingleRegularizer):
+class ElasticNet(Term, Regularizer):
     """l1 * ||theta||_1 + l2/2 * ||theta||_2^2."""
 
     l1: float
@@ -164,7 +156,7 @@ class ElasticNet(_SingleRegularizer):
 
 
 @dataclass(frozen=True, repr=False)
-class LpNorm(_SingleRegularizer):
+class LpNorm(Term, Regularizer):
     """weight * ||theta||_p (not its p-th power) of all named parameters as one vector."""
 
     weight: float
@@ -185,7 +177,7 @@ class LpNorm(_SingleRegularizer):
 
 
 @dataclass(frozen=True, repr=False)
-class GroupLasso(_SingleRegularizer):
+class GroupLasso(Term, Regularizer):
     """weight * sum of ||group||_2 over the rows or columns of each named matrix (the l2,1 norm).
 
     The weight of a `Linear` has its outputs in rows and its inputs in columns, so that

@@ -44,6 +44,11 @@ class Term(ABC):
         settings = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in given)
         return f"{type(self).__name__}({settings})"
 
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Itself: a sum or an intersection has several."""
+        return (self,)
+
     def bind(self, space: Space) -> list[Piece]:
         """The canonical pieces of this term on the parameters of `space`."""
         layout = space.layout

@@ -115,8 +115,8 @@ class RobustAutoencoder(
         their median loss was lowest is kept. Not for linear nets and below 100 rows; 0 trains on
         all rows to the end.
     method, max_seconds, max_iter, tol, random_state, device
-        As in `minimize`. Without a budget a net with hidden layers takes 600 cheap steps on a table,
-        any other at most 300, and the same seed gives the same net.
+        As in `minimize`. Without a budget a net with hidden layers takes 600 steps on a table, any
+        other at most 300, and the same seed gives the same net.
     warm_start
         Begin a fit at the net of the earlier one.
     checkpoint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from proxlin.app.tabular.reading.write import as_csv
 from proxlin.app.tabular.reporting.caveats import caveats
 from proxlin.app.tabular.reporting.yardsticks import ColumnError, measure
 from proxlin.app.tabular.storage.model_file import model_files, model_state, package_versions
+from proxlin.run.storage import json_values
 
 WORST = 20  # rows that the report shows
 
@@ -57,7 +57,13 @@ class FitSummary:
             "versions": package_versions(),
         }
         return cls(
-            fitted, errors, trained, tested, _worst(fitted, trained), source, _plain(metrics)
+            fitted,
+            errors,
+            trained,
+            tested,
+            _worst(fitted, trained),
+            source,
+            json_values(metrics, infinity=True),
         )
 
     def predictions(self) -> pd.DataFrame:
@@ -166,17 +172,6 @@ def _settings(fitted: Fitted) -> dict[str, Any]:
     given = {**vars(fitted.settings), "checkpoint": None}  # a folder of this machine alone
     asked = {name: value for name, value in given.items() if value is not None}
     return {**asked, "model": fitted.settings.kind, "estimator": values.get("settings", {})}
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it: tuples as lists, infinity as text, and None where there is no number."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
 
 
 def _worst(fitted: Fitted, judged: Judgement) -> list[Misfit]:
