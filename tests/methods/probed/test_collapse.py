@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from proxlin import Probed, Problem, minimize
-from proxlin.methods.probed.collapse import RESTARTED, CollapseWatch, spreads
+from proxlin.methods.probed.collapse import RESTARTED, CollapseWatch, outputs_and_targets, spread
 
 DEAD = -50.0
 
@@ -39,13 +39,27 @@ def test_a_constant_output_is_seen_at_the_second_look(wrong):
     assert watched(Problem(net(), data)) == [False, False, False]
 
 
+def spreads(data):
+    problem = Problem(net(), data)
+    return [spread(rows) for rows in outputs_and_targets(problem, problem.theta())]
+
+
 def test_spreads_do_not_depend_on_where_the_data_lie_or_how_far_some_rows_are():
     x, y = table()
-    here = spreads(Problem(net(), (x, y)), Problem(net(), (x, y)).theta())
-    there = spreads(Problem(net(), (x, y + 8)), Problem(net(), (x, y)).theta())
+    here, there = spreads((x, y)), spreads((x, y + 8))
     assert here == pytest.approx(there, rel=1e-4)
-    far = spreads(Problem(net(), table(wrong=0.3)), Problem(net(), (x, y)).theta())
-    assert far[1] < 10 * here[1]
+    assert spreads(table(wrong=0.3))[1] < 10 * here[1]
+
+
+@pytest.mark.parametrize(("learnt", "begins_anew"), [(0.4, False), (0.0, True)])
+def test_a_net_that_tells_less_than_half_of_the_rows_apart_is_left_alone(learnt, begins_anew):
+    labels = torch.eye(10)[torch.arange(400) % 10]
+    known = labels * (torch.arange(400) % 10 < 10 * learnt)[:, None]
+    problem = Problem(nn.Linear(10, 10), (known, labels))
+    theta = torch.cat([torch.eye(10).flatten(), torch.zeros(10)])
+    watch = CollapseWatch()
+    looks = [watch.collapsed(problem, theta, watch.next_look) for _ in range(2)]
+    assert looks == [False, begins_anew]
 
 
 def test_an_output_that_grows_is_left_alone():

@@ -4,6 +4,12 @@ The slope is that of the norm with its kinks rounded off, widely at first and ev
 residuals alone draw every output to the median of its targets, which is the same for all rows where
 most targets are alike (labels as zeros and ones, dark pixels), and there learning ends; a loss that
 is round in the middle still tells those rows apart. A row never pulls harder than by the norm.
+
+A move has its length whether slopes agree or not, so noise takes weights far away, where units are
+saturated and moves of that length change little. A pull back to the start holds against it, weaker
+as the run goes on and with what has been learnt, which needs the weights where they are. Held so,
+steps stay long for longer. It knows how much has been learnt where outputs are compared with
+targets; with derivatives inside the residual a net needs weights that it would not let grow.
 """
 
 from __future__ import annotations
@@ -14,17 +20,20 @@ from torch import Tensor
 
 from proxlin.linearize import Linearization, linearize_local
 from proxlin.methods.contract import Budget
-from proxlin.methods.probed.collapse import spreads
+from proxlin.methods.probed.collapse import outputs_and_targets, spread
 from proxlin.methods.probed.normed import NormedMemory
 from proxlin.methods.probed.normed_rows import applied_rows, settle_rows
 from proxlin.methods.probed.state import LOSS_RATE, ProbedState
 from proxlin.problem import Problem
 from proxlin.problem.scales import clipped_mean, scales_of
 from proxlin.problem.shards import LocalBatch
+from proxlin.terms.layout import Layout
 
 _ASTRAY = 10.0  # times the last good loss: the run has gone wrong
 _WIDEST, _DECADES = 10.0, 4.0  # rounding in typical residuals: at first, and how far it falls
 _DECADES_OF_P = 10.0  # how far it falls from p = 1 to p = 2
+_LONGER = 1.0  # how much longer a step may be when everything is learnt
+_PULL = 0.6  # back to the start, of the way gone, in a first step of rate 1
 _SIZED = 10  # steps between two looks at that size
 
 
@@ -60,9 +69,17 @@ def take_normed_step(
         state.go_on_from(state.trial.go_back())
         return
     state.keep_good(memory.steps)
-    rate = memory.rate * (1.0 - budget.progress) * state.trial.length(budget)
-    move = memory.direction(slope, problem.layout, budget.progress)
-    state.theta = state.theta.add(move, alpha=rate)
+    progress = budget.progress
+    length, pull = 1.0 - progress, 0.0
+    if state.trial.over and problem.affine_in_output:
+        left = _size_left(state)
+        pull = _PULL * length * left * left
+        length = min(1.0, length * (1.0 + _LONGER * (1.0 - left)))
+    rate = memory.rate * length * state.trial.length(budget)
+    move = memory.direction(slope, problem.layout, progress)
+    before, state.theta = state.theta, state.theta.add(move, alpha=rate)
+    if pull:
+        _pull_back(problem.layout, state.theta, before, state.start, rate * pull)
     state.average_in(memory.steps)
 
 
@@ -72,8 +89,22 @@ def _untrained_size(problem: Problem, state: ProbedState) -> float:
 
     Signs of residuals soon draw outputs to a constant, and the residuals become smaller by it.
     """
-    target = spreads(problem, state.theta)[1] if problem.affine_in_output else 0.0
+    known = problem.affine_in_output
+    target = spread(outputs_and_targets(problem, state.theta)[1]) if known else 0.0
     return min(state.residual_size, target or math.inf)
+
+
+def _size_left(state: ProbedState) -> float:
+    """Of the typical residual of an untrained net, what is left, at most 1."""
+    return min(1.0, state.residual_size / state.first_size) if state.first_size else 1.0
+
+
+def _pull_back(layout: Layout, theta: Tensor, before: Tensor, start: Tensor, share: float) -> None:
+    """Take back a share of the way from the start to where the step began, matrices only."""
+    parts = (layout.split(point).values() for point in (theta, before, start))
+    for new, old, first in zip(*parts, strict=True):
+        if new.ndim > 1:
+            new.add_(first - old, alpha=share)
 
 
 def rounding_width(problem: Problem, state: ProbedState, budget: Budget) -> float:
@@ -86,7 +117,7 @@ def rounding_width(problem: Problem, state: ProbedState, budget: Budget) -> floa
     if not state.first_size:
         return 0.0
     progress = budget.progress if budget.bounded else 0.5
-    left = min(1.0, state.residual_size / state.first_size)
+    left = _size_left(state)
     exponent = problem.loss.p
     beyond = exponent - 1.0 if isinstance(exponent, float) else 0.0
     decades = _DECADES * progress + _DECADES_OF_P * beyond
