@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import f as fisher
 
 from proxlin.estimators.regression.likely_fit import (
+    EXACT,
     FAR,
     RobustFit,
     distances,
@@ -37,8 +38,6 @@ from proxlin.estimators.robust_scale import (
     half_scale,
     m_scale,
 )
-
-EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
 
 _STEPS = 100
 _SETTLED = 1e-6  # of the scale: a change of the predictions that ends them

@@ -24,6 +24,7 @@ from proxlin.estimators.regression.s_estimate import (
 )
 from proxlin.estimators.robust_scale import Vector
 
+EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
 FARTHEST = 1e100  # sizes or deviations: rows so far off are alike, and their squares are numbers
 FAR = 20.0  # deviations within which wrong rows may hide behind those that are far off
 
@@ -49,6 +50,30 @@ class RobustFit:
     ridge: float = 0.0  # strength, where one was needed
     slope: Vector | None = None  # (n,) of psi(r) = trust r, where this is weighted least squares
     absolute_gap: float | None = None  # relative duality gap, of least absolute residuals
+    kept: Vector | None = None  # (n,) a residual over that from a fit without the row; spread^2
+    unseen: float | None = None  # deviation of good rows that the fit has not seen; by the spread
+
+    def times(self, unit: float) -> RobustFit:
+        """The same in other units of the target; a scale is never zero."""
+        unseen = None if self.unseen is None else self.unseen * unit
+        scale = max(self.scale, EXACT) * unit
+        return replace(self, coef=self.coef * unit, scale=scale, unseen=unseen)
+
+    def left_out(self, residual: Vector) -> Vector:
+        """|residual| of each row from a fit without it."""
+        size: Vector = np.abs(residual) / (self.spread**2 if self.kept is None else self.kept)
+        return size
+
+    def ahead(self, count: Vector) -> float:
+        """The deviation of new good rows: of noise, and of what the fit is off by.
+
+        In a fit by least squares residuals have sqrt(1 - h) deviations, left out of it 1 / sqrt(1 -
+        h).
+        """
+        inside = (self.trust > 0.5) & (count > 0)
+        if self.unseen is not None or not inside.any():
+            return max(self.scale, self.unseen or 0.0)
+        return self.scale / min(1.0, float(np.median(self.spread[inside])))
 
 
 def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: RobustFit) -> RobustFit:
