@@ -85,6 +85,8 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: Robus
     part = rows.among(admitted)
     total = float(part.weights.sum())
     whole = least_squares(part, admitted.astype(np.float64))
+    if whole.scale <= EXACT:
+        return exact_fit(rows, whole.coef, total)
     cheap = total * len(whole.coef) ** 2 <= _WORK
     starts = (*starts, whole) if cheap else starts
     found = [_among_scattered(part, admitted, start) for start in starts]
@@ -107,6 +109,13 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: Robus
         if 2.0 * part.weights[inside].sum() > total:
             return likely_fit(rows, inside, fit)
     return _mixed(part, fit, whole, wrong)
+
+
+def exact_fit(rows: RegressionRows, coef: Vector, total: float) -> RobustFit:
+    """That of rows, so many of those that speak, which these coefficients leave nothing of."""
+    trust = (np.abs(rows.residual(coef)) <= EXACT).astype(np.float64)
+    freedom = max(2.0, total - len(coef))
+    return RobustFit(coef, 0.0, trust, np.ones(len(trust)), freedom, slope=trust)
 
 
 def _mixed(part: RegressionRows, fit: RobustFit, other: RobustFit, chance: float) -> RobustFit:

@@ -99,14 +99,13 @@ def fit_robust_linear(
     """
     began = time.perf_counter()
     watch = _watcher(callbacks, began)
-    scaling = RobustScaling.fit(x, weights)
-    if not intercept:
-        scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
-    columns = np.asarray(scaling.apply(x), dtype=np.float64)
     count = row_counts(weights, len(x))
+    scaling, columns = _scaled(x, count, intercept)
     near = rarely_copied(np.column_stack([columns, y]), seed)
     if leverage:
         near &= near_rows(columns, count * near, seed)
+    if not near.all() and (count * near).any():  # a quarter of wrong rows far out moves quartiles
+        scaling, columns = _scaled(x, count * near, intercept)
     basis = spanned(columns, near & (count > 0))
     design = columns if basis is None else columns @ basis
     if intercept:
@@ -171,6 +170,14 @@ def fit_robust_linear(
         x, y, weights, intercept=intercept, leverage=False, seed=seed, callbacks=callbacks
     )
     return max(line, other, key=lambda fit: _least_described(fit, count))
+
+
+def _scaled(x: Array, count: Vector, intercept: bool) -> tuple[RobustScaling, Vector]:
+    """Columns in robust units of the rows that count; without an intercept nothing is shifted."""
+    scaling = RobustScaling.fit(x, count)
+    if not intercept:
+        scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
+    return scaling, np.asarray(scaling.apply(x), dtype=np.float64)
 
 
 def _least_described(line: RobustLinear, count: Vector) -> float:
