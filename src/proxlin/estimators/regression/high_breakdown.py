@@ -75,8 +75,11 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
         passed = _foretold(rows, admitted, fit)
         if not passed.any():
             break
-        admitted = admitted | passed
-        fit = likely_fit(rows, admitted, least_squares(rows, np.where(passed, 1.0, fit.trust)))
+        wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
+        wider = likely_fit(rows, admitted | passed, wider)
+        if wider.scale == 0:
+            break
+        fit, admitted = wider, admitted | passed
     described = near.all() or _describes_most(rows, fit, ~near)
     cheap = rows.design.size * rows.design.shape[1] <= _CHEAP
     if near.all() or (described and not cheap):
@@ -149,15 +152,20 @@ def _foretold(
     count = float(rows.weights[passed].sum())
     if count == 0 or by_chance > _BY_CHANCE * count:
         return np.zeros_like(passed)
-    return passed if _predicted_together(rows, passed, fit) else np.zeros_like(passed)
+    wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
+    together = _predicted_together(rows, passed, fit, wider)
+    # Rows far out on one side pass all at once, by chance, and set one direction of the fit.
+    agreed = together and _chance_of_agreement(rows, admitted, fit, wider) >= _UNLIKE
+    return passed if agreed else np.zeros_like(passed)
 
 
-def _predicted_together(rows: RegressionRows, passed: NDArray[np.bool_], fit: RobustFit) -> bool:
+def _predicted_together(
+    rows: RegressionRows, passed: NDArray[np.bool_], fit: RobustFit, wider: RobustFit
+) -> bool:
     """Whether rows that pass one by one also do together: Chow's (1960) test of predictions.
 
     Where many do not fit, a few pass by chance, but not with deviations as small as good ones have.
     """
-    wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
     squares = [
         float((rows.weights * each.trust) @ rows.residual(each.coef) ** 2) for each in (fit, wider)
     ]
@@ -174,7 +182,7 @@ def _starts(rows: RegressionRows, coef: Vector, scale: float) -> list[RobustFit]
     wide = _efficient_steps(rows, coef, scale)
     total = float(rows.weights.sum())
     raised = float(m_scale(rows.residual(wide), rows.weights, freedom=rows.freedom)) / scale
-    if np.log(raised) < _RAISED * len(coef) / total:
+    if raised < np.exp(_RAISED * len(coef) / total):
         coef = wide
     trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale)) * (rows.weights > 0)
     spread = residual_spread(rows.design, rows.weights * trust, trust)

@@ -22,7 +22,7 @@ from proxlin.estimators.regression.s_estimate import (
     gram_and_moment,
     weighted_least_squares,
 )
-from proxlin.estimators.robust_scale import Vector
+from proxlin.estimators.robust_scale import INNER, Vector
 
 EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
 FARTHEST = 1e100  # sizes or deviations: rows so far off are alike, and their squares are numbers
@@ -50,19 +50,19 @@ class RobustFit:
     ridge: float = 0.0  # strength, where one was needed
     slope: Vector | None = None  # (n,) of psi(r) = trust r, where this is weighted least squares
     absolute_gap: float | None = None  # relative duality gap, of least absolute residuals
-    kept: Vector | None = None  # (n,) a residual over that from a fit without the row; spread^2
+    apart: Vector | None = None  # (n,) |residual| of rows from a fit without them; by the spread
     unseen: float | None = None  # deviation of good rows that the fit has not seen; by the spread
 
     def times(self, unit: float) -> RobustFit:
         """The same in other units of the target; a scale is never zero."""
         unseen = None if self.unseen is None else self.unseen * unit
+        apart = None if self.apart is None else self.apart * unit
         scale = max(self.scale, EXACT) * unit
-        return replace(self, coef=self.coef * unit, scale=scale, unseen=unseen)
+        return replace(self, coef=self.coef * unit, scale=scale, apart=apart, unseen=unseen)
 
     def left_out(self, residual: Vector) -> Vector:
         """|residual| of each row from a fit without it."""
-        size: Vector = np.abs(residual) / (self.spread**2 if self.kept is None else self.kept)
-        return size
+        return np.abs(residual) / self.spread**2 if self.apart is None else self.apart
 
     def ahead(self, count: Vector) -> float:
         """The deviation of new good rows: of noise, and of what the fit is off by.
@@ -146,6 +146,8 @@ def _among_scattered(
     for _ in range(_ROUNDS):
         size = np.abs(part.residual(fit.coef)) / fit.spread
         mixture = mixture.improved(size[admitted], counts[admitted], least=(total + k + 1) / 2)
+        if mixture.scale <= EXACT:  # a minority that fits exactly has drawn all likelihood to it
+            return start, -np.inf
         trust = np.where(admitted, mixture.trust(size), 0.0)
         settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED
         # What psi(u) = w u tells is the sum of psi' = w - w (1 - w) u^2: less than that of w.
@@ -173,6 +175,8 @@ def _beside_a_group(part: RegressionRows, coef: Vector) -> tuple[RobustFit, floa
     """
     counts, k = part.weights, part.design.shape[1]
     total, residual = float(counts.sum()), part.residual(coef)
+    if np.ptp(residual[counts > 0]) <= EXACT:
+        return None
     kinds, middle = RowKinds.parted(residual, counts, lost=k)
     residual, before = residual - middle, np.zeros(len(counts))
     for _ in range(_ROUNDS):
@@ -198,6 +202,9 @@ def _long_tailed(
     for _ in range(_ROUNDS):
         residual = part.residual(fit.coef)
         kinds = kinds.improved(residual, counts, lost=k)
+        # A third of all rows, fitted exactly, has it shrink to nothing: no noise is of that kind.
+        if float(counts @ (np.abs(residual) <= INNER * kinds.scale)) < (total + k + 1) / 2:
+            return start, -np.inf
         trust, slope, good = (np.where(counts > 0, each, 0.0) for each in kinds.trust(residual))
         settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED_GROUP
         fit = _weighted(part, trust, kinds.scale, slope)

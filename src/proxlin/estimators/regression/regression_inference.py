@@ -256,13 +256,16 @@ class RegressionInference(RegressionLearner):
 
     def _design(self) -> ScaledDesign:
         x, _, weights = self._rows("the formula")
-        return ScaledDesign.of(x, weights, intercept=self.fit_intercept)
+        # Units of the rows that count: a quarter of wrong features far out moves quartiles.
+        worth = self._worth_of_rows(weights)
+        plain = weights is None and bool((worth == 1.0).all())
+        return ScaledDesign.of(x, None if plain else worth, intercept=self.fit_intercept)
 
     def _m_estimates(self) -> list[MEstimate | None]:
         """The fit of each target; None by a ridge, or without rows that could be judged."""
         x, y, weights = self._rows("the formula")
         design, count = self._design().design, row_counts(weights, len(x))
-        residual = y - self._predict(x)
+        residual = np.where(count[:, None] > 0, y - self._predict(x), 0.0)
         if self._trust_ is None:
             trust = self.row_weights_
             freedom = max(1.0, count @ trust - design.shape[1])

@@ -104,6 +104,8 @@ def fit_robust_linear(
     near = rarely_copied(np.column_stack([columns, y]), seed)
     if leverage:
         near &= near_rows(columns, count * near, seed)
+    if not columns[near & (count > 0)].any():  # of such rows none tells of a slope
+        near = np.ones_like(near)
     if not near.all() and (count * near).any():  # a quarter of wrong rows far out moves quartiles
         scaling, columns = _scaled(x, count * near, intercept)
     basis = spanned(columns, near & (count > 0))
@@ -324,8 +326,9 @@ def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
         return RobustFit(full, scale, ones, ones, float(len(target)), absolute_gap=gap)
     unseen = problem.left_out(x, target[:, None], count, strength=strength, seed=0)[:, 0]
     scale = max(scale, _inner_deviation(unseen, count))
-    kept = residual / np.maximum(np.abs(unseen), np.finfo(np.float64).tiny)
-    return RobustFit(full, scale, ones, ones, float(len(target)), absolute_gap=gap, kept=kept)
+    return RobustFit(
+        full, scale, ones, ones, float(len(target)), absolute_gap=gap, apart=np.abs(unseen)
+    )
 
 
 def _inner_deviation(residual: Vector, count: Vector) -> float:

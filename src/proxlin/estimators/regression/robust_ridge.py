@@ -71,10 +71,9 @@ def robust_ridge_fit(
         # that it has not seen takes its place.
         scale, spread = unseen, spread * (scale / unseen)
     full = np.concatenate([coef[:1], slopes]) if intercept else slopes
-    kept = np.maximum(1.0 - best * leverage, 1e-6)
     return RobustFit(
-        full, scale, best, spread, freedom, float(chosen), kept=kept, unseen=unseen
-    )  # fmt: skip
+        full, scale, best, spread, freedom, float(chosen), apart=np.abs(left_out), unseen=unseen
+    )
 
 
 class _Path:
