@@ -50,7 +50,8 @@ _UNLIKE = 0.003  # chance below which near rows contradict a fit to all
 _ADMISSIONS = 2  # times that far rows are asked
 _LEAST_FREEDOM = 3.0  # degrees of freedom, of Student's t
 _WIDER = 1.6  # times INNER: up to where far rows that do not fit tell how many do by chance
-_CHEAP = 1e6  # multiplications of a fit up to which all rows are asked beside the near ones
+_PROMISED = 0.45  # share of all rows that may be wrong
+_CHEAP = 1e6  # multiplications of a fit up to which all rows are asked where near ones may not do
 _NARROWER = 3.0  # times as wide as by all rows is what the near ones must not say
 _BY_CHANCE = 0.2  # share of the far rows that fit, above which chance may have made them
 
@@ -81,8 +82,7 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
             break
         fit, admitted = wider, admitted | passed
     described = near.all() or _describes_most(rows, fit, ~near)
-    cheap = rows.design.size * rows.design.shape[1] <= _CHEAP
-    if near.all() or (described and not cheap):
+    if near.all() or (described and not _may_be_outvoted(rows, near)):
         return fit
     # Far rows that the near ones do not foretell may yet go with them: powers of a column, a table
     # of several groups with wrong rows in each. Or wrong rows have the majority among the near ones
@@ -99,6 +99,13 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     chance = _chance_of_agreement(rows, near, nearby, whole)
     taken = chance >= _UNLIKE or chance**2 * among_far >= among_near
     return whole if taken else fit
+
+
+def _may_be_outvoted(rows: RegressionRows, near: NDArray[np.bool_]) -> bool:
+    """Whether as many wrong rows as may be could be a majority of the near ones, of few rows."""
+    k = rows.design.shape[1]
+    most = (float(rows.weights[near].sum()) - k) / 2  # that the S-estimate can stand
+    return rows.design.size * k <= _CHEAP and most < _PROMISED * float(rows.weights.sum())
 
 
 def _describes_most(rows: RegressionRows, fit: RobustFit, part: NDArray[np.bool_]) -> bool:
