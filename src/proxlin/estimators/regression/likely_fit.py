@@ -34,6 +34,7 @@ _HIDING = 3.0  # times as far off they are
 _WORK = 1e8  # multiplications of a fit up to which least squares is a start, and tails are tried
 _SHARE_STEPS = 20  # towards the share of scattered rows
 _ROUNDS = 100  # of weights and fits in turns
+_LEAST_INSIDE = 0.45  # share of the rows within 2.75 scales of noise with long tails
 _SETTLED, _SETTLED_GROUP = 1e-6, 1e-4  # changes of the weights that end them
 _LEAST_INFORMATION = 0.2  # of the sum of weights: psi' of few rows may leave nothing
 
@@ -203,7 +204,8 @@ def _long_tailed(
         residual = part.residual(fit.coef)
         kinds = kinds.improved(residual, counts, lost=k)
         # A third of all rows, fitted exactly, has it shrink to nothing: no noise is of that kind.
-        if float(counts @ (np.abs(residual) <= INNER * kinds.scale)) < (total + k + 1) / 2:
+        inside = float(counts @ (np.abs(residual) <= INNER * kinds.scale))
+        if inside < _LEAST_INSIDE * total:
             return start, -np.inf
         trust, slope, good = (np.where(counts > 0, each, 0.0) for each in kinds.trust(residual))
         settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED_GROUP
