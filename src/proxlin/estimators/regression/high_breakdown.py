@@ -105,7 +105,7 @@ def _may_be_outvoted(rows: RegressionRows, near: NDArray[np.bool_]) -> bool:
     """Whether as many wrong rows as may be could be a majority of the near ones, of few rows."""
     k = rows.design.shape[1]
     most = (float(rows.weights[near].sum()) - k) / 2  # that the S-estimate can stand
-    return rows.design.size * k <= _CHEAP and most < _PROMISED * float(rows.weights.sum())
+    return bool(rows.design.size * k <= _CHEAP and most < _PROMISED * float(rows.weights.sum()))
 
 
 def _describes_most(rows: RegressionRows, fit: RobustFit, part: NDArray[np.bool_]) -> bool:
