@@ -195,7 +195,7 @@ class RegressionLearner(NetLearner):
             )
             self._keep_linear(coef, offset, alpha)
             x, y = run.data
-            if few_for(row_counts(weights, len(x)), x.shape[1] + self.fit_intercept):
+            if len(x) > 1 and few_for(row_counts(weights, len(x)), x.shape[1] + self.fit_intercept):
                 self._left_out_ = problem.left_out(
                     x, y, weights, strength=alpha, seed=run.seed
                 )  # fmt: skip

@@ -106,7 +106,9 @@ def fit_robust_linear(
         near &= near_rows(columns, count * near, seed)
     if not columns[near & (count > 0)].any():  # of such rows none tells of a slope
         near = np.ones_like(near)
-    if not near.all() and (count * near).any():  # a quarter of wrong rows far out moves quartiles
+    many = count.sum() >= _FEW * (x.shape[1] + intercept)  # a ridge depends on the units
+    if many and not near.all() and (count * near).any():
+        # A quarter of wrong rows far out moves quartiles.
         scaling, columns = _scaled(x, count * near, intercept)
     basis = spanned(columns, near & (count > 0))
     design = columns if basis is None else columns @ basis
