@@ -87,6 +87,7 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
                 "coef": estimator.coef_,
                 "intercept": np.asarray(estimator.intercept_),
                 "scale": estimator.scale_,
+                "ahead": estimator._ahead_,
             }
         else:
             arrays |= _parameters(estimator.module_)
@@ -152,6 +153,7 @@ def _restore_regressor(
     estimator._training_score_ = arrays["score"].numpy()
     if estimator.chosen_ == "linear":
         estimator.coef_, estimator.scale_ = arrays["coef"].numpy(), arrays["scale"].numpy()
+        estimator._ahead_ = arrays["ahead"].numpy() if "ahead" in arrays else estimator.scale_
         intercept = arrays["intercept"].numpy()
         estimator.intercept_ = float(intercept) if estimator._flat_ else intercept
         return

@@ -55,6 +55,18 @@ def test_wrong_features_do_not_set_the_scale_of_a_net():
     assert np.abs(model.predict(clean) - truth).mean() < 0.6 * np.abs(truth).mean()
 
 
+def test_a_line_along_a_cluster_does_not_cut_off_the_majority():
+    """Three in ten targets are near one value within the others, which a line can follow."""
+    rng = np.random.default_rng([1, 3])
+    x = rng.normal(size=(1300, 3))
+    truth = np.sin(2 * x).sum(axis=1)
+    y = truth[:300] + 0.1 * rng.normal(size=1300)[:300]
+    y[:90] = 1.0 + 0.1 * rng.normal(size=90)
+    model = net().fit(x[:300], y)
+    assert model.chosen_ == "net"
+    assert np.abs(model.predict(x[300:]) - truth[300:]).mean() < 0.5 * np.abs(truth).mean()
+
+
 def test_the_user_s_steps_are_a_limit_for_all_trainings_together():
     x, truth, off, _ = waves(0.3)
     model = net(max_iter=60).fit(x, truth + off)

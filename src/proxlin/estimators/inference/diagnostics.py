@@ -39,7 +39,10 @@ def diagnose(
     distance = np.zeros(len(x))
     if len(spread) and len(x) > 2:
         bulk = LeverageWeights.fit(x[:, spread], None, seed=0)
-        distance = bulk.distances(x[:, spread]) / bulk.limit
+        limit = max(
+            bulk.limit, float(np.finfo(np.float32).tiny)
+        )  # where most rows are copies of one
+        distance = bulk.distances(x[:, spread]) / limit
     scaled = np.asarray(residual, dtype=np.float64) / scale
     far, off = distance > 1.0, np.abs(scaled) > cutoff
     field = np.array(FIELDS, dtype=object)[far + 2 * off]

@@ -12,11 +12,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as fisher
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from proxlin.estimators.regression.likely_fit import (
+    EXACT,
     FAR,
     RobustFit,
     distances,
+    exact_fit,
     least_squares,
     likely_fit,
     residual_spread,
@@ -38,15 +42,17 @@ from proxlin.estimators.robust_scale import (
     m_scale,
 )
 
-EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
-
 _STEPS = 100
 _SETTLED = 1e-6  # of the scale: a change of the predictions that ends them
 _RAISED = 2.0  # times k / n: a rise of the log S-scale that efficiency alone does not cause
 _UNEXPECTED = 0.01  # share of tables whose good far rows are kept out
 _UNLIKE = 0.003  # chance below which near rows contradict a fit to all
 _ADMISSIONS = 2  # times that far rows are asked
+_LEAST_FREEDOM = 3.0  # degrees of freedom, of Student's t
 _WIDER = 1.6  # times INNER: up to where far rows that do not fit tell how many do by chance
+_PROMISED = 0.45  # share of all rows that may be wrong
+_CHEAP = 1e6  # multiplications of a fit up to which all rows are asked where near ones may not do
+_NARROWER = 3.0  # times as wide as by all rows is what the near ones must not say
 _BY_CHANCE = 0.2  # share of the far rows that fit, above which chance may have made them
 
 
@@ -60,39 +66,59 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     minima = s_estimates(part, seed)
     coef, scale = minima[0]
     if scale <= EXACT:
-        trust = (np.abs(rows.residual(coef)) <= EXACT).astype(np.float64)
-        freedom = max(2.0, float(part.weights.sum()) - len(coef))
-        return RobustFit(coef, 0.0, trust, np.ones(len(trust)), freedom, slope=trust)
+        return exact_fit(rows, coef, float(part.weights.sum()))
     starts = [start for minimum in minima for start in _starts(part, *minimum)]
     nearby = likely_fit(rows, near, *starts)
+    if nearby.scale == 0:
+        return nearby
     fit, admitted = nearby, near
     for _ in range(0 if near.all() else _ADMISSIONS):
         passed = _foretold(rows, admitted, fit)
         if not passed.any():
             break
-        admitted = admitted | passed
-        fit = likely_fit(rows, admitted, least_squares(rows, np.where(passed, 1.0, fit.trust)))
-    if near.all() or _describes_most(rows, fit, ~near):
+        wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
+        wider = likely_fit(rows, admitted | passed, wider)
+        if wider.scale == 0:
+            break
+        fit, admitted = wider, admitted | passed
+    described = near.all() or _describes_most(rows, fit, ~near)
+    if near.all() or (described and not _may_be_outvoted(rows, near)):
         return fit
     # Far rows that the near ones do not foretell may yet go with them: powers of a column, a table
-    # of several groups with wrong rows in each.
+    # of several groups with wrong rows in each. Or wrong rows have the majority among the near ones
+    # of a few rows, and by a noise as wide as they are far off all belong.
     whole = high_breakdown_fit(rows, np.ones_like(near), seed)
+    if described and whole.scale >= fit.scale / _NARROWER:
+        return fit
     if not _describes_most(rows, whole, ~near):
         return fit
     # Wrongly taken, it costs near rows what the two fits differ there; wrongly refused, far rows.
-    apart = rows.weights * whole.trust * (rows.design @ (whole.coef - fit.coef)) ** 2
+    away = np.minimum(np.abs(rows.design @ (whole.coef - fit.coef)), FAR * nearby.scale)
+    apart = rows.weights * whole.trust * away**2  # so far out, rows must not outbid all others
     among_near, among_far = float(apart[near].sum()), float(apart[~near].sum())
     chance = _chance_of_agreement(rows, near, nearby, whole)
     taken = chance >= _UNLIKE or chance**2 * among_far >= among_near
     return whole if taken else fit
 
 
+def _may_be_outvoted(rows: RegressionRows, near: NDArray[np.bool_]) -> bool:
+    """Whether as many wrong rows as may be could be a majority of the near ones, of few rows."""
+    k = rows.design.shape[1]
+    most = (float(rows.weights[near].sum()) - k) / 2  # that the S-estimate can stand
+    return bool(rows.design.size * k <= _CHEAP and most < _PROMISED * float(rows.weights.sum()))
+
+
 def _describes_most(rows: RegressionRows, fit: RobustFit, part: NDArray[np.bool_]) -> bool:
     """Whether more than half of these rows are in the fit, and predicted by the others in it."""
     if fit.scale == 0:
         return False
-    inside = (fit.trust > 0.5) & (distances(rows.residual(fit.coef), fit) <= INNER)
+    inside = (fit.trust > 0.5) & (distances(rows.residual(fit.coef), fit) <= _reach(fit))
     return bool(2.0 * rows.weights[part] @ inside[part] > rows.weights[part].sum())
+
+
+def _reach(fit: RobustFit) -> float:
+    """The distance that as few good rows exceed as INNER has it, by a scale of few rows."""
+    return float(student.ppf(norm.cdf(INNER), max(_LEAST_FREEDOM, fit.freedom)))
 
 
 def _chance_of_agreement(
@@ -133,15 +159,20 @@ def _foretold(
     count = float(rows.weights[passed].sum())
     if count == 0 or by_chance > _BY_CHANCE * count:
         return np.zeros_like(passed)
-    return passed if _predicted_together(rows, passed, fit) else np.zeros_like(passed)
+    wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
+    together = _predicted_together(rows, passed, fit, wider)
+    # Rows far out on one side pass all at once, by chance, and set one direction of the fit.
+    agreed = together and _chance_of_agreement(rows, admitted, fit, wider) >= _UNLIKE
+    return passed if agreed else np.zeros_like(passed)
 
 
-def _predicted_together(rows: RegressionRows, passed: NDArray[np.bool_], fit: RobustFit) -> bool:
+def _predicted_together(
+    rows: RegressionRows, passed: NDArray[np.bool_], fit: RobustFit, wider: RobustFit
+) -> bool:
     """Whether rows that pass one by one also do together: Chow's (1960) test of predictions.
 
     Where many do not fit, a few pass by chance, but not with deviations as small as good ones have.
     """
-    wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
     squares = [
         float((rows.weights * each.trust) @ rows.residual(each.coef) ** 2) for each in (fit, wider)
     ]
@@ -158,7 +189,7 @@ def _starts(rows: RegressionRows, coef: Vector, scale: float) -> list[RobustFit]
     wide = _efficient_steps(rows, coef, scale)
     total = float(rows.weights.sum())
     raised = float(m_scale(rows.residual(wide), rows.weights, freedom=rows.freedom)) / scale
-    if np.log(raised) < _RAISED * len(coef) / total:
+    if raised < np.exp(_RAISED * len(coef) / total):
         coef = wide
     trust = bisquare_weight(rows.residual(coef) / (EFFICIENT * scale)) * (rows.weights > 0)
     spread = residual_spread(rows.design, rows.weights * trust, trust)

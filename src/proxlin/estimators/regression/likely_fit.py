@@ -22,8 +22,9 @@ from proxlin.estimators.regression.s_estimate import (
     gram_and_moment,
     weighted_least_squares,
 )
-from proxlin.estimators.robust_scale import Vector
+from proxlin.estimators.robust_scale import INNER, Vector
 
+EXACT = 1e-9  # of the size of the targets: a scale below it means an exact fit of the majority
 FARTHEST = 1e100  # sizes or deviations: rows so far off are alike, and their squares are numbers
 FAR = 20.0  # deviations within which wrong rows may hide behind those that are far off
 
@@ -33,6 +34,7 @@ _HIDING = 3.0  # times as far off they are
 _WORK = 1e8  # multiplications of a fit up to which least squares is a start, and tails are tried
 _SHARE_STEPS = 20  # towards the share of scattered rows
 _ROUNDS = 100  # of weights and fits in turns
+_LEAST_INSIDE = 0.45  # share of the rows within 2.75 scales of noise with long tails
 _SETTLED, _SETTLED_GROUP = 1e-6, 1e-4  # changes of the weights that end them
 _LEAST_INFORMATION = 0.2  # of the sum of weights: psi' of few rows may leave nothing
 
@@ -49,6 +51,30 @@ class RobustFit:
     ridge: float = 0.0  # strength, where one was needed
     slope: Vector | None = None  # (n,) of psi(r) = trust r, where this is weighted least squares
     absolute_gap: float | None = None  # relative duality gap, of least absolute residuals
+    apart: Vector | None = None  # (n,) |residual| of rows from a fit without them; by the spread
+    unseen: float | None = None  # deviation of good rows that the fit has not seen; by the spread
+
+    def times(self, unit: float) -> RobustFit:
+        """The same in other units of the target; a scale is never zero."""
+        unseen = None if self.unseen is None else self.unseen * unit
+        apart = None if self.apart is None else self.apart * unit
+        scale = max(self.scale, EXACT) * unit
+        return replace(self, coef=self.coef * unit, scale=scale, apart=apart, unseen=unseen)
+
+    def left_out(self, residual: Vector) -> Vector:
+        """|residual| of each row from a fit without it."""
+        return np.abs(residual) / self.spread**2 if self.apart is None else self.apart
+
+    def ahead(self, count: Vector) -> float:
+        """The deviation of new good rows: of noise, and of what the fit is off by.
+
+        In a fit by least squares residuals have sqrt(1 - h) deviations, left out of it 1 / sqrt(1 -
+        h).
+        """
+        inside = (self.trust > 0.5) & (count > 0)
+        if self.unseen is not None or not inside.any():
+            return max(self.scale, self.unseen or 0.0)
+        return self.scale / min(1.0, float(np.median(self.spread[inside])))
 
 
 def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: RobustFit) -> RobustFit:
@@ -60,6 +86,8 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: Robus
     part = rows.among(admitted)
     total = float(part.weights.sum())
     whole = least_squares(part, admitted.astype(np.float64))
+    if whole.scale <= EXACT:
+        return exact_fit(rows, whole.coef, total)
     cheap = total * len(whole.coef) ** 2 <= _WORK
     starts = (*starts, whole) if cheap else starts
     found = [_among_scattered(part, admitted, start) for start in starts]
@@ -82,6 +110,13 @@ def likely_fit(rows: RegressionRows, admitted: NDArray[np.bool_], *starts: Robus
         if 2.0 * part.weights[inside].sum() > total:
             return likely_fit(rows, inside, fit)
     return _mixed(part, fit, whole, wrong)
+
+
+def exact_fit(rows: RegressionRows, coef: Vector, total: float) -> RobustFit:
+    """That of rows, so many of those that speak, which these coefficients leave nothing of."""
+    trust = (np.abs(rows.residual(coef)) <= EXACT).astype(np.float64)
+    freedom = max(2.0, total - len(coef))
+    return RobustFit(coef, 0.0, trust, np.ones(len(trust)), freedom, slope=trust)
 
 
 def _mixed(part: RegressionRows, fit: RobustFit, other: RobustFit, chance: float) -> RobustFit:
@@ -112,6 +147,8 @@ def _among_scattered(
     for _ in range(_ROUNDS):
         size = np.abs(part.residual(fit.coef)) / fit.spread
         mixture = mixture.improved(size[admitted], counts[admitted], least=(total + k + 1) / 2)
+        if mixture.scale <= EXACT:  # a minority that fits exactly has drawn all likelihood to it
+            return start, -np.inf
         trust = np.where(admitted, mixture.trust(size), 0.0)
         settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED
         # What psi(u) = w u tells is the sum of psi' = w - w (1 - w) u^2: less than that of w.
@@ -139,6 +176,8 @@ def _beside_a_group(part: RegressionRows, coef: Vector) -> tuple[RobustFit, floa
     """
     counts, k = part.weights, part.design.shape[1]
     total, residual = float(counts.sum()), part.residual(coef)
+    if np.ptp(residual[counts > 0]) <= EXACT:
+        return None
     kinds, middle = RowKinds.parted(residual, counts, lost=k)
     residual, before = residual - middle, np.zeros(len(counts))
     for _ in range(_ROUNDS):
@@ -164,6 +203,10 @@ def _long_tailed(
     for _ in range(_ROUNDS):
         residual = part.residual(fit.coef)
         kinds = kinds.improved(residual, counts, lost=k)
+        # A third of all rows, fitted exactly, has it shrink to nothing: no noise is of that kind.
+        inside = float(counts @ (np.abs(residual) <= INNER * kinds.scale))
+        if inside < _LEAST_INSIDE * total:
+            return start, -np.inf
         trust, slope, good = (np.where(counts > 0, each, 0.0) for each in kinds.trust(residual))
         settled = np.abs(trust - fit.trust).max(initial=0.0) <= _SETTLED_GROUP
         fit = _weighted(part, trust, kinds.scale, slope)

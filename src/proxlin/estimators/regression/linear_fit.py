@@ -19,6 +19,7 @@ from proxlin.terms import Constraint, GroupLasso, Regularizer
 
 STRENGTHS = (1.0, 0.1, 0.01, 1e-3, 1e-4)  # tried for alpha="auto", strong first
 _FOLDS = 3
+_PARTS, _PARTS_OF_MANY, _MANY = 10, 3, 1e9  # of rows left out in turn; multiplications of a fit
 _TOLERANCE = 1e-8  # relative distance from the optimum that counts as reached
 _ROUGH = 1e-3  # the same while strengths or weights are compared
 _ROUGH_STEPS = 40
@@ -64,6 +65,30 @@ class LinearFit:
     def roughly(self) -> LinearFit:
         """The same problem to three digits, for what is only compared."""
         return replace(self, tol=max(self.tol or 0.0, _ROUGH), max_iter=_ROUGH_STEPS)
+
+    def left_out(
+        self,
+        x: Array,
+        y: Array,
+        weights: NDArray[np.float64] | None,
+        *,
+        strength: float,
+        seed: int,
+    ) -> NDArray[np.float64]:
+        """(n, targets) residuals of rows from fits at this strength without them, in ten parts."""
+        rough = replace(self, alpha=strength).roughly()
+        many = len(x) * min(x.shape) ** 2 > _MANY
+        parts = min(len(x), _PARTS_OF_MANY if many else _PARTS)
+        order = np.random.default_rng(seed).permutation(len(x)) % parts
+        residual = np.empty(y.shape)
+        for part in range(parts):
+            held = order == part
+            kept = None if weights is None else weights[~held]
+            if kept is not None and not kept.any():
+                kept = None
+            coef, offset, _, _ = rough.solve(x[~held], y[~held], kept, start=None, seed=seed)
+            residual[held] = y[held] - x[held] @ coef.T - offset
+        return residual
 
     def _basis(self, x: Array) -> Array | None:
         """Orthonormal columns that span the rows, where they are fewer than the features.

@@ -67,4 +67,4 @@ def spanned(columns: Vector, rows: NDArray[np.bool_]) -> Vector | None:
         return None  # the ridge takes care
     values, vectors = np.linalg.eigh(columns[rows].T @ columns[rows])
     kept = values > 1e-13 * values.max(initial=0.0)
-    return None if kept.all() else vectors[:, kept]
+    return vectors[:, kept] if kept.any() and not kept.all() else None

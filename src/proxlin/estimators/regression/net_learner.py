@@ -92,7 +92,10 @@ class NetLearner(RegressionModel):
         held = self._held_rows(run)
         line = self._robust_line(run, None if held is None else ~held)
         off = run.rows[1] - (run.rows[0] @ line.coef.T + line.intercept)
-        trust = bisquare_weight((np.abs(off) / line.judged.scale).max(axis=1) / (2 * EFFICIENT))
+        # A line may follow a third of the rows closely, and few of those that a net would describe.
+        middle = np.median(np.abs(off), axis=0) / _GAUSSIAN
+        scale = np.maximum(line.judged.scale, middle)
+        trust = bisquare_weight((np.abs(off) / scale).max(axis=1) / (2 * EFFICIENT))
         run.held = held
         if (_at_median(run.rows[1]) > _MOSTLY).any():  # nobody can tell what is far from that
             run.reweight, trust = False, np.ones(len(off))

@@ -192,10 +192,20 @@ class RegressionInference(RegressionLearner):
             held, fitted[held] = self._unseen_
             unseen &= held
         judged = self._judged_
-        misfit = np.abs(fitted - outputs) if judged is None else judged.left_out
+        misfit = np.abs(fitted - outputs)
+        if judged is not None:
+            # A row's own target has no part in its prediction but for the mean of all, else a fit
+            # of little but the mean would foretell how far off a row is.
+            misfit, worth = judged.left_out, self._worth_of_rows(weights)
+            kept = 1.0 - worth / worth.sum() if self.fit_intercept else np.ones(len(x))
+            fitted = outputs + kept[:, None] * np.copysign(misfit, fitted - outputs)
         self._calibration_ = Calibration.of(x[unseen], fitted[unseen], misfit[unseen])
         quick = self._kind in ("kept", "squares")
         self._errors_ = self._standard_errors("sandwich") if quick else None
+
+    def _worth_of_rows(self, weights: Weights | None) -> Vector:
+        worth: Vector = self.row_weights_ if weights is None else self.row_weights_ * weights
+        return worth if worth.any() else np.ones(len(worth))
 
     @property
     def _kind(self) -> str | None:
@@ -246,13 +256,16 @@ class RegressionInference(RegressionLearner):
 
     def _design(self) -> ScaledDesign:
         x, _, weights = self._rows("the formula")
-        return ScaledDesign.of(x, weights, intercept=self.fit_intercept)
+        # Units of the rows that count: a quarter of wrong features far out moves quartiles.
+        worth = self._worth_of_rows(weights)
+        plain = weights is None and bool((worth == 1.0).all())
+        return ScaledDesign.of(x, None if plain else worth, intercept=self.fit_intercept)
 
     def _m_estimates(self) -> list[MEstimate | None]:
         """The fit of each target; None by a ridge, or without rows that could be judged."""
         x, y, weights = self._rows("the formula")
         design, count = self._design().design, row_counts(weights, len(x))
-        residual = y - self._predict(x)
+        residual = np.where(count[:, None] > 0, y - self._predict(x), 0.0)
         if self._trust_ is None:
             trust = self.row_weights_
             freedom = max(1.0, count @ trust - design.shape[1])

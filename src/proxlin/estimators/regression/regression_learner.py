@@ -16,7 +16,12 @@ from proxlin.estimators.regression.net_learner import NetLearner, Stage
 from proxlin.estimators.regression.regression_model import Mask, Weights
 from proxlin.estimators.regression.regression_run import Run, product
 from proxlin.estimators.regression.reservoir import Reservoir
-from proxlin.estimators.regression.robust_linear import RobustLinear, fit_robust_linear
+from proxlin.estimators.regression.robust_linear import (
+    RobustLinear,
+    few_for,
+    fit_robust_linear,
+    row_counts,
+)
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, as_array, as_tensor
 from proxlin.exact.linear import LinearResult, quantile_levels, solve_quantiles
@@ -62,7 +67,7 @@ class RegressionLearner(NetLearner):
         run = Run((x, columns), scaled, (features, targets), weights, seed, checkpoint)
         self.row_weights_ = np.ones(len(x))
         self.chosen_ = "linear" if self._linear else "net"
-        self._judged_ = self._trust_ = self._unseen_ = None
+        self._judged_ = self._trust_ = self._unseen_ = self._left_out_ = None
         self._copies_ = 1
         if self.quantile is not None:
             self.result_ = self._learn_quantiles(run, share)
@@ -73,7 +78,7 @@ class RegressionLearner(NetLearner):
         else:
             self.result_ = self._solve(run, self.row_weights_, share)
         self._score_training(x, columns, weights)
-        del self._judged_, self._unseen_
+        del self._judged_, self._unseen_, self._left_out_
 
     def _learn_quantiles(self, run: Run, share: float) -> Result:
         """Quantiles of each target, one output each: target by target, level by level."""
@@ -189,6 +194,11 @@ class RegressionLearner(NetLearner):
                 *run.data, weights, start=start, seed=run.seed
             )
             self._keep_linear(coef, offset, alpha)
+            x, y = run.data
+            if len(x) > 1 and few_for(row_counts(weights, len(x)), x.shape[1] + self.fit_intercept):
+                self._left_out_ = problem.left_out(
+                    x, y, weights, strength=alpha, seed=run.seed
+                )  # fmt: skip
             return result
         return self._train(run, weights, start, share)
 

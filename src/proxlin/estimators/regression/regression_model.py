@@ -37,7 +37,10 @@ class RegressionModel(RobustBase):
     intercept_: NDArray[np.float64] | float
     module_: nn.Module
     chosen_: str  # "linear" or "net": the model that predicts
-    scale_: NDArray[np.float64]  # of a linear model
+    scale_: NDArray[np.float64]  # of a linear model,
+    _ahead_: NDArray[np.float64]  # and the deviation of good rows that it has not seen
+    # While fitting: residuals from fits without the rows, where these are few.
+    _left_out_: Array | None
     row_weights_: Weights
     _judged_: Judged | None  # while fitting: the rows against a fit that judged them itself
     # While fitting: rows held out, and what a net that had not seen them predicts of them.
@@ -82,11 +85,11 @@ class RegressionModel(RobustBase):
     def misfits(self, residual: Array) -> NDArray[np.float64]:
         """What outlier scores are made of: the size of each row (n, targets) of residuals.
 
-        For a linear model the largest one in the targets' robust standard deviations `scale_`, for
-        a net ||f(x_i) - y_i||_p in scaled targets.
+        For a linear model the largest one in the standard deviations of good rows that the fit has
+        not seen, for a net ||f(x_i) - y_i||_p in scaled targets.
         """
         if self.chosen_ == "linear":
-            largest: NDArray[np.float64] = np.abs(residual / self.scale_).max(axis=1)
+            largest: NDArray[np.float64] = np.abs(residual / self._ahead_).max(axis=1)
             return largest
         loss = RowLoss(2.0 if self._exponent == "mse" else self._exponent)
         scaled = np.ascontiguousarray(residual / self._targets_.scale, dtype=np.float64)
@@ -115,8 +118,9 @@ class RegressionModel(RobustBase):
             judged = judge_residuals(
                 self._features_.apply(x), residual, weights, self.row_weights_,
                 intercept=self.fit_intercept, size=_typical(self._targets_.apply(y)),
+                left_out=self._left_out_,
             ).times(self._targets_.scale)  # fmt: skip
-        self.scale_, self._judged_ = judged.scale, judged
+        self.scale_, self._ahead_, self._judged_ = judged.scale, judged.ahead, judged
         outlier_scale = OutlierScale(0.0, judged.cutoff / CUTOFF)
         self._record(self.result_, judged.distance.max(axis=1), scale=outlier_scale)
 

@@ -119,7 +119,8 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
     chosen_
         "linear" or "net": the model that predicts.
     scale_
-        The standard deviation of each target's noise around a linear model, good rows only.
+        The standard deviation of each target's noise around a linear model, good rows only. Where
+        features are no fewer than rows, that of rows that the fit has not seen.
     result_, history_
         Status, objective (on scaled data) with its certificate, which by default holds for the
         final row weights, and the course of the run as a table.

@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from proxlin.estimators.regression.high_breakdown import EXACT, high_breakdown_fit
+from proxlin.estimators.regression.high_breakdown import high_breakdown_fit
 from proxlin.estimators.regression.likely_fit import (
+    EXACT,
     FARTHEST,
     RobustFit,
     distances,
@@ -59,10 +60,14 @@ class Judged:
     distance: Vector  # (n, targets) |residual| in its own standard deviations
     cutoff: float  # beyond which the largest distance of a row is an outlier's
     left_out: Vector  # (n, targets) |residual| of each row from a fit without it
+    ahead: Vector  # (targets,) >= scale: deviation of good rows that the fit has not seen
 
     def times(self, units: Vector) -> Judged:
         """The same in other units of the targets."""
-        return replace(self, scale=self.scale * units, left_out=self.left_out * units)
+        return replace(
+            self, scale=self.scale * units, left_out=self.left_out * units,
+            ahead=self.ahead * units,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +99,17 @@ def fit_robust_linear(
     """
     began = time.perf_counter()
     watch = _watcher(callbacks, began)
-    scaling = RobustScaling.fit(x, weights)
-    if not intercept:
-        scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
-    columns = np.asarray(scaling.apply(x), dtype=np.float64)
     count = row_counts(weights, len(x))
+    scaling, columns = _scaled(x, count, intercept)
     near = rarely_copied(np.column_stack([columns, y]), seed)
     if leverage:
         near &= near_rows(columns, count * near, seed)
+    if not columns[near & (count > 0)].any():  # of such rows none tells of a slope
+        near = np.ones_like(near)
+    many = count.sum() >= _FEW * (x.shape[1] + intercept)  # a ridge depends on the units
+    if many and not near.all() and (count * near).any():
+        # A quarter of wrong rows far out moves quartiles.
+        scaling, columns = _scaled(x, count * near, intercept)
     basis = spanned(columns, near & (count > 0))
     design = columns if basis is None else columns @ basis
     if intercept:
@@ -115,7 +123,7 @@ def fit_robust_linear(
         fit = _fit_target(rows, near, intercept=intercept, seed=seed)
         if _unfounded(rows, fit, near):
             fit, fallen = _least_absolute(rows, intercept), fallen + 1
-        fits.append(replace(fit, coef=fit.coef * size, scale=max(fit.scale, EXACT) * size))
+        fits.append(fit.times(size))
     coefs = np.stack([fit.coef for fit in fits])
     offset = coefs[:, 0] if intercept else np.zeros(len(fits))
     slopes = coefs[:, 1:] if intercept else coefs
@@ -124,7 +132,6 @@ def fit_robust_linear(
     )
     residual = y - design @ coefs.T
     scale = np.array([fit.scale for fit in fits])
-    spread = np.column_stack([fit.spread for fit in fits])
     objective, gap = _proof(design, y, count, fits, intercept)
     seconds = time.perf_counter() - began
     result = Result(
@@ -145,13 +152,16 @@ def fit_robust_linear(
     distance = np.column_stack(
         [distances(column, fit) for column, fit in zip(residual.T, fits, strict=True)]
     )
-    left_out = np.abs(residual) / spread**2
+    left_out = np.column_stack(
+        [fit.left_out(column) for column, fit in zip(residual.T, fits, strict=True)]
+    )
+    ahead = np.array([fit.ahead(count) for fit in fits])
     unknown = np.full(len(x), np.nan)
     psi_slopes = [unknown if fit.slope is None else fit.slope for fit in fits]
     line = RobustLinear(
         weight, bias, np.column_stack([fit.trust for fit in fits]),
         max(fit.ridge for fit in fits), np.column_stack(psi_slopes),
-        Judged(scale, distance, cutoff, left_out), result,
+        Judged(scale, distance, cutoff, left_out, ahead), result,
     )  # fmt: skip
     if not leverage or near.all():
         return line
@@ -164,6 +174,14 @@ def fit_robust_linear(
         x, y, weights, intercept=intercept, leverage=False, seed=seed, callbacks=callbacks
     )
     return max(line, other, key=lambda fit: _least_described(fit, count))
+
+
+def _scaled(x: Array, count: Vector, intercept: bool) -> tuple[RobustScaling, Vector]:
+    """Columns in robust units of the rows that count; without an intercept nothing is shifted."""
+    scaling = RobustScaling.fit(x, count)
+    if not intercept:
+        scaling = RobustScaling(np.zeros_like(scaling.center), scaling.scale)
+    return scaling, np.asarray(scaling.apply(x), dtype=np.float64)
 
 
 def _least_described(line: RobustLinear, count: Vector) -> float:
@@ -195,13 +213,19 @@ def judge_residuals(
     *,
     intercept: bool,
     size: float,
+    left_out: Vector | None = None,
 ) -> Judged:
-    """Rows against any linear fit: scales that count degrees of freedom, spreads that leverage."""
+    """Rows against any linear fit: scales that count degrees of freedom, spreads that leverage.
+
+    Of few rows the residuals `left_out`, from fits without them, are judged if they are known.
+    """
     count = row_counts(weights, len(x))
     design = np.column_stack([np.ones(len(x)), x]) if intercept else np.asarray(x, dtype=np.float64)
     k = design.shape[1]
-    few = count.sum() < _FEWEST * k
+    few = few_for(count, k)
     lost = 0 if few else k
+    if few and left_out is not None:
+        residual = left_out
     used = np.where(trust > 0, count, 0.0)
     scales = []
     for column in residual.T:
@@ -212,8 +236,10 @@ def judge_residuals(
     scale = np.array(scales)
     cutoff = _cutoff(worth_of_scale(float(count.sum()), lost), residual.shape[1])
     size_of = np.abs(residual)
-    left_out = size_of / spread[:, None] ** 2
-    return Judged(scale, size_of / (scale * spread[:, None]), cutoff, left_out)
+    ahead = scale / min(1.0, float(np.median(spread[used > 0]))) if used.any() else scale
+    return Judged(
+        scale, size_of / (scale * spread[:, None]), cutoff, size_of / spread[:, None] ** 2, ahead
+    )
 
 
 def _fit_target(
@@ -292,14 +318,31 @@ def _least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
         constraint=None, fit_intercept=intercept, tol=_PROVEN_ABSOLUTE, max_iter=200,
     )  # fmt: skip
     x = design[:, 1:] if intercept else design
-    coef, offset, _, solution = problem.solve(x, target[:, None], count, start=None, seed=0)
+    coef, offset, strength, solution = problem.solve(x, target[:, None], count, start=None, seed=0)
     full = np.concatenate([offset, coef[0]]) if intercept else coef[0]
     residual = np.abs(target - design @ full)
-    wide = float(np.quantile(residual, 0.9)) or float(residual.max(initial=0.0)) or 1.0
-    scale = inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
+    scale = _inner_deviation(residual, count)
     ones, proof = np.ones(len(target)), solution.certificate
     gap = 0.0 if proof is None else proof.value
-    return RobustFit(full, scale, ones, ones, float(len(target)), absolute_gap=gap)
+    if not few_for(count, design.shape[1]):
+        return RobustFit(full, scale, ones, ones, float(len(target)), absolute_gap=gap)
+    unseen = problem.left_out(x, target[:, None], count, strength=strength, seed=0)[:, 0]
+    scale = max(scale, _inner_deviation(unseen, count))
+    return RobustFit(
+        full, scale, ones, ones, float(len(target)), absolute_gap=gap, apart=np.abs(unseen)
+    )
+
+
+def _inner_deviation(residual: Vector, count: Vector) -> float:
+    """Of those within 2.75 deviations, from above."""
+    size = np.abs(residual)
+    wide = float(np.quantile(size, 0.9)) or float(size.max(initial=0.0)) or 1.0
+    return inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
+
+
+def few_for(count: Vector, coefficients: int) -> bool:
+    """Whether so few rows count that these coefficients may follow each of them."""
+    return bool(count.sum() < _FEWEST * coefficients)
 
 
 def row_counts(weights: Vector | None, n: int) -> Vector:

@@ -61,11 +61,19 @@ def robust_ridge_fit(
         if near.all():
             break
     best, scale, freedom = _likely(path, best)
-    _, chosen, coef, _, leverage = path.best(best)
+    _, chosen, coef, left_out, leverage = path.best(best)
     slopes = coef[1:] if basis is None else basis @ coef[1:]
     spread = np.sqrt(_left_over(best, leverage))
+    mass = weights * best
+    unseen = float(np.sqrt(mass @ left_out**2 / mass.sum()))
+    if not path.counts_freedom and unseen > 0:
+        # A fit that can follow every row leaves no noise to be measured: what it misses in rows
+        # that it has not seen takes its place.
+        scale, spread = unseen, spread * (scale / unseen)
     full = np.concatenate([coef[:1], slopes]) if intercept else slopes
-    return RobustFit(full, scale, best, spread, freedom, float(chosen))
+    return RobustFit(
+        full, scale, best, spread, freedom, float(chosen), apart=np.abs(left_out), unseen=unseen
+    )
 
 
 class _Path:
@@ -73,6 +81,8 @@ class _Path:
 
     def __init__(self, x: Vector, target: Vector, weights: Vector, intercept: bool) -> None:
         self.x, self.target, self.weights, self.intercept = x, target, weights, intercept
+        # With fewer rows than features residuals are what is not learned, whoever is left out.
+        self.counts_freedom = x.shape[1] < min(float(weights.sum()), len(x))
 
     def best(self, trust: Vector) -> tuple[float, float, Vector, Vector, Vector]:
         """tau-scale, strength, coefficients, leave-one-out residuals and h of the best strength."""
@@ -180,9 +190,7 @@ def _judged(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
     """Sizes of the studentised residuals at these weights, their deviation, what the fit took."""
     _, _, _, residual, leverage = path.best(trust)
     size, mass = np.abs(_studentised(residual, trust, leverage)), path.weights * trust
-    # With fewer rows than features residuals are what is not learned, whoever is left out.
-    counts_freedom = path.x.shape[1] < min(float(path.weights.sum()), len(path.x))
-    lost = counts_freedom * float(mass @ leverage)
+    lost = path.counts_freedom * float(mass @ leverage)
     return size, float(np.sqrt(mass @ size**2 / mass.sum())), lost
 
 

@@ -94,7 +94,7 @@ def fit_sparse_linear(
     flagged = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / len(fits))
     judged = Judged(
         scale, residual / (scale * spread), float(norm.ppf(1.0 - flagged / 2.0)),
-        residual / spread**2,
+        residual / spread**2, scale / spread,
     )  # fmt: skip
     objective = sum(fit.objective for fit in fits)
     slope = max(fit.slope for fit in fits)
@@ -305,7 +305,8 @@ def learn_sparse(model: Any, x: Any, y: Array, weights: Vector | None) -> None:
     model.coef_ = line.coef[0] if model._flat_ else line.coef
     model.intercept_ = float(line.intercept[0]) if model._flat_ else line.intercept
     model.alpha_, model.row_weights_ = line.strength, line.trust.mean(axis=1)
-    model.scale_, model._trust_, model._errors_ = line.judged.scale, None, None
+    model.scale_, model._ahead_ = line.judged.scale, line.judged.ahead
+    model._trust_ = model._errors_ = None
     fitted = model._predict(x)
     model._training_score_ = robust_r2_score(
         columns, fitted, sample_weight=weights, multioutput="raw_values"
