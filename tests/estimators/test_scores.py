@@ -63,6 +63,12 @@ def test_rows_that_fit_exactly_say_nothing_of_those_that_a_solver_left_at_its_to
     assert OutlierScale.fit(norms, size=1.0).flags(norms / 3.5e-7)[60:].mean() > 0.9  # without
 
 
+def test_differences_below_the_tolerance_of_the_solver_say_nothing_of_the_others():
+    norms = 1e-4 * np.concatenate([0.3 * RNG.random(70), 2 + 3 * RNG.random(30), [1e3]])
+    scale = OutlierScale.fit(norms, size=1.0, tol=1e-4)
+    np.testing.assert_array_equal(np.flatnonzero(scale.flags(scale.scores(norms))), [100])
+
+
 def test_a_tolerance_does_not_blunt_scores_of_rows_that_differ_by_more():
     norms = 1e-3 * RNG.random(200)
     assert OutlierScale.fit(norms, tol=1e-4) == OutlierScale.fit(norms)

@@ -39,7 +39,7 @@ class OutlierScale:
         The first look stays bounded while fewer than half of the rows are outliers, but many of
         them inflate it; the second look is free of what the first one caught. `size` is a typical
         norm of the data, below 1e-7 of which a residual counts as none. A solver that stops at
-        `tol` does not fit all rows alike: where most of them fit to a tenth of it, as rows of zeros
+        `tol` does not fit all rows alike: where most of them fit to less than it, as rows of zeros
         do, their spread says nothing of the others, and ten times the tolerance takes its place.
         """
         known = np.asarray(norms, dtype=np.float64)
@@ -48,7 +48,7 @@ class OutlierScale:
             return cls(0.0, max(_EXACT * size, np.finfo(np.float64).tiny), cutoff)
         scale = cls._look(known, size, cutoff)
         scale = cls._look(known[known <= scale.limit], size, cutoff)
-        if tol is not None and scale.spread < 0.1 * tol * size:
+        if tol is not None and scale.spread < tol * size:
             return cls(scale.center, 10 * tol * size, cutoff)
         return scale
 

@@ -6,6 +6,7 @@ import pytest
 from sklearn.impute import SimpleImputer
 
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.low_rank.factor_model import FactorModel
 from proxlin.estimators.low_rank.imputer import RobustImputer
 
@@ -143,3 +144,28 @@ def test_the_factor_model_finds_the_covariance_of_incomplete_gaussian_rows() -> 
 def test_an_odd_random_state_is_refused_in_a_sentence(seed):
     with pytest.raises(InvalidInputError, match="random_state must be None, a whole number"):
         RobustImputer(random_state=seed).fit(np.ones((5, 2)))
+
+
+@pytest.mark.parametrize("size", [10.0, 1e12, 1e308])
+def test_wrong_rows_that_are_a_quarter_of_the_known_cells_on_one_side_do_not_fill_good_rows(
+    size: float,
+) -> None:
+    clean = low_rank(200)
+    rng = np.random.default_rng(7)
+    x = clean.copy()
+    x[:44] = size * (1 + 0.1 * rng.random((44, 10)))  # 22 % of the rows, 26 % of the known cells
+    hidden = rng.random(x.shape) < 0.2
+    hidden[:44] = False
+    x[hidden] = np.nan
+    filled = RobustImputer().fit_transform(x)
+    assert np.abs(filled - clean)[hidden].mean() < 0.2
+
+
+def test_a_column_that_no_row_of_the_sample_knows_is_filled_with_its_median() -> None:
+    x = low_rank(5050, 3)
+    drawn = np.random.default_rng(drawn_seed(0)).choice(len(x), 5000, replace=False)
+    others = np.setdiff1d(np.arange(len(x)), drawn)[:3]
+    median = np.median(x[others, 1])
+    x[np.setdiff1d(np.arange(len(x)), others), 1] = np.nan
+    filled = RobustImputer().fit_transform(x)
+    assert (np.delete(filled[:, 1], others) == median).all()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
 from proxlin.errors import InvalidInputError
@@ -164,3 +165,19 @@ def test_good_rows_fewer_than_columns_stay_beside_wrong_ones(
         left_out.append(found[n // 5 :].mean())
     assert np.mean(left_out) < 0.04
     assert max(left_out) <= 0.15
+
+
+@pytest.mark.parametrize("wanted", ["auto", None])
+def test_missing_cells_are_filled_from_as_many_axes_as_held_out_cells_say(wanted):
+    rng = np.random.default_rng(3)
+    plane = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 12))
+    x = plane + 0.3 * rng.normal(size=plane.shape)
+    x[:20] += 1e6
+    x[rng.random(x.shape) < 0.3] = np.nan
+    model = RobustPCA(wanted).fit(x)
+    truth = np.linalg.svd(plane)[2][:2]
+    angles = subspace_angles(model.components_[:2].T, truth.T)
+    assert np.degrees(angles.max()) < 3  # 34 to 54 from six axes, which rows of eight cells fit
+    assert model.outliers_[:20].all()
+    assert model.outliers_[20:].mean() < 0.05
+    assert wanted is None or model.n_components_ == 2

@@ -285,3 +285,10 @@ def test_bad_rows_are_refused(x, y, words):
         RobustFeatureSelector(2).fit(x, y)
     with pytest.raises(InvalidInputError, match="alphas"):
         RobustFeatureSelector().path(*planted(n=20), alphas=[])
+
+
+def test_cells_whose_squares_cannot_be_added_are_refused_without_targets():
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    x[3, 1] = 1e200
+    with pytest.raises(InvalidInputError, match="squares of which can be added"):
+        RobustFeatureSelector().fit(x)

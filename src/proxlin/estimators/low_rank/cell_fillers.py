@@ -17,7 +17,10 @@ from proxlin.estimators.tables import Mask, Matrix, Vector
 from proxlin.problem.scales import NORMAL_IQR
 
 _CLIP = 6.0  # standard deviations of its column that a cell counts for at most
+_FARTHEST = 1e300  # a size of cells whose differences are numbers
+_WIDER = 10.0  # times the median deviation that the inter-quartile range may say at most
 _TRUST = 0.3  # weight above which a cell is taken for right
+_NORMAL_MAD = 1.482602218505602  # standard deviation of a Gaussian over its MAD
 _NEAREST = 10  # rows that tell a cell
 _LOOKED_AT = 40  # rows among which those are looked for that know the cell
 _GATHERED = 2**22  # numbers held at once
@@ -46,7 +49,8 @@ class ColumnUnits:
 
     def apply(self, x: Matrix) -> Matrix:
         """Clipped units; NaN stays."""
-        return np.clip((x - self.center) / self.scale, -_CLIP, _CLIP)
+        with np.errstate(over="ignore"):  # a wrong cell may be infinitely far out
+            return np.clip((x - self.center) / self.scale, -_CLIP, _CLIP)
 
     def invert(self, z: Matrix) -> Matrix:
         """z * scale + center."""
@@ -55,11 +59,15 @@ class ColumnUnits:
 
 
 def _median_and_width(values: Vector) -> tuple[float, float]:
+    values = np.clip(values, -_FARTHEST, _FARTHEST)
     low, high = np.percentile(values, (25, 75))
     middle = np.median(values)
     width = (high - low) / NORMAL_IQR
+    away = np.abs(values - middle)
+    deviation = _NORMAL_MAD * float(np.median(away))
+    if deviation > 1e-12 * abs(middle):  # a quarter of the cells moves a quartile, not a median
+        width = min(width, _WIDER * deviation)
     if not width > 1e-12 * abs(middle):
-        away = np.abs(values - middle)
         others = away[away > 1e-12 * abs(middle)]
         width = float(np.median(others)) if len(others) else 1.0
     return float(middle), float(width)
@@ -124,7 +132,9 @@ class Fillers:
         complete = np.where(trusted, z, seen.expected)
         left = values - seen.expected
         index = NearestNeighbors(n_neighbors=min(_LOOKED_AT, len(complete))).fit(complete)
-        low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+        some = trusted.any(axis=0)  # a column that none of these rows knows gets its median, 0
+        low = np.where(some, np.where(trusted, z, np.inf).min(axis=0), 0.0)
+        high = np.where(some, np.where(trusted, z, -np.inf).max(axis=0), 0.0)
         return cls(factors, ranks, rank_factors, index, values, left, low, high)
 
     def guesses(self, z: Matrix, observed: Mask) -> Matrix:

@@ -19,6 +19,7 @@ from proxlin.estimators.low_rank.plane_cells import (
     cells_of,
     completed,
     rows_near_plane,
+    told_axes,
     without_wrong_cells,
 )
 from proxlin.estimators.low_rank.plane_distances import Plane, oddity
@@ -107,6 +108,7 @@ class RobustPCA(
     _moments: Moments
     _bounds: Bounds
     _scale: Matrix
+    _told: int | None  # axes that fill missing cells, by held-out ones; None: all there are
 
     def __init__(
         self,
@@ -129,6 +131,8 @@ class RobustPCA(
         count = int(wanted) if isinstance(wanted, Integral) else m // 2
         scaled, lost = without_wrong_cells(table / self._scale, count, seed)
         self._bounds = Bounds.of(cells_of(scaled))
+        if not isinstance(wanted, Integral) and np.isnan(scaled).any():
+            self._told = count = told_axes(scaled, self._bounds, seed)
         rows, good = rows_near_plane(scaled, self._bounds, count, seed)
         good = good & (lost <= 1.0)
         for _ in range(_ROUNDS):
@@ -211,6 +215,7 @@ class RobustPCA(
         table = self._read(X, reset=True)
         scaling = RobustScaling.fit(table) if self.scaling else None
         self._scale = np.ones(table.shape[1]) if scaling is None else scaling.scale
+        self._told = None
         return table
 
     def _solve(self, moments: Moments) -> None:
@@ -256,7 +261,7 @@ class RobustPCA(
 
     def _complete(self, table: Matrix) -> Matrix:
         """Rows in scaled columns; missing and far cells follow from the others of their row."""
-        return completed(table / self._scale, self._bounds, self._center, self._axes)
+        return completed(table / self._scale, self._bounds, self._center, self._axes, self._told)
 
     @property
     def _n_features_out(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.low_rank.cell_repair import repair_cells
@@ -19,10 +20,12 @@ from proxlin.estimators.tables import Mask, Matrix, Vector, as_array
 from proxlin.exact.factorize import Cells, RowNorm
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.fit_factors import FactorSettings, embed_bounded, fit_bounded
+from proxlin.exact.factorize.held_out_cells import choose
 
 _FIRST_COMPONENTS = 10  # of the factorisation that tells good rows from bad ones, at most
 _FEW = 10  # rows below which no cell is told from others
 _FAR = 6.0  # robust standard deviations of its column that a wrong cell is off the plane
+_RANKS = (1, 2, 3, 4, 6, 8, 10)  # that held-out cells choose from
 _LOST = 0.5  # share of wrong cells of a row beyond which the others say nothing of it
 _MINORITY = 0.5  # of the rows: where more have a wrong cell, no half of them is good
 _KNOWN = 0.3  # share of known cells that a row needs to decide something
@@ -49,6 +52,23 @@ def without_wrong_cells(table: Matrix, count: int, seed: int) -> tuple[Matrix, V
     return np.where(lost[:, None] > 1.0, table, filled), lost
 
 
+def told_axes(table: Matrix, bounds: Bounds, seed: int) -> int:
+    """How many axes predict held-out cells of an incomplete table best; half of the columns' else.
+
+    As many axes as a row has known cells fit these exactly, and say anything of the others.
+    """
+    n, m = table.shape
+    cells = cells_of(table)
+    most: int = max(1, min(m // 2, n - 1, _FIRST_COMPONENTS))
+    if cells.observed is None or m < 3 or n < _FEW:
+        return most
+    moved = _about(cells, bounds.middle)
+    centred = Bounds(torch.zeros_like(bounds.middle), bounds.spread, bounds.reach)
+    ranks = [rank for rank in _RANKS if rank <= most]
+    norm = RowNorm(2.0, 0.0, False)
+    return choose(centred.pull(moved), centred, ranks, (0.0,), norm, seed=seed).rank
+
+
 def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tuple[Matrix, Mask]:
     """(rows with missing and far cells from a robust plane of so many axes, which are near it)."""
     n, m = table.shape
@@ -57,9 +77,7 @@ def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tup
         return as_array(bounds.winsorized(cells).values), np.ones(n, dtype=bool)
     rank = max(1, min(count, m // 2, n - 1, _FIRST_COMPONENTS))
     middle = bounds.middle
-    moved = Cells(cells.values - middle, cells.observed, cells.max_bytes)
-    if cells.observed is not None:
-        moved = Cells(moved.values * cells.observed, cells.observed, cells.max_bytes)
+    moved = _about(cells, middle)
     norm = RowNorm(2.0, 0.0, False)
     centred = Bounds(torch.zeros_like(middle), bounds.spread, bounds.reach)
     settings = FactorSettings(tol=1e-3, max_iter=50, seed=seed)
@@ -79,6 +97,14 @@ def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tup
     return rows, near if near.sum() > rank else np.ones(n, dtype=bool)
 
 
+def _about(cells: Cells, middle: Tensor) -> Cells:
+    """The cells minus the middle of their columns; missing ones are 0."""
+    moved = cells.values - middle
+    if cells.observed is not None:
+        moved = moved * cells.observed
+    return Cells(moved, cells.observed, cells.max_bytes)
+
+
 def _near(rows: Matrix, plane: Matrix, bounds: Bounds) -> NDArray[np.bool_]:
     """Rows neither far off the plane, which is given about the middle, nor far out in it."""
     distance = np.linalg.norm(rows - (plane + as_array(bounds.middle)), axis=1)
@@ -88,8 +114,13 @@ def _near(rows: Matrix, plane: Matrix, bounds: Bounds) -> NDArray[np.bool_]:
     return ~(off.flags(off.scores(distance)) | out.flags(out.scores(length)))
 
 
-def completed(rows: Matrix, bounds: Bounds, center: Vector, axes: Matrix) -> Matrix:
-    """Rows whose missing and far cells follow from the others, by the plane of axes at center."""
+def completed(
+    rows: Matrix, bounds: Bounds, center: Vector, axes: Matrix, most: int | None = None
+) -> Matrix:
+    """Rows whose missing and far cells follow from the others, by the plane of axes at center.
+
+    Of the axes the leading ones are taken, `most` of them.
+    """
     cells = cells_of(rows - center)
     basis = torch.from_numpy(np.ascontiguousarray(axes))
     around = Bounds(bounds.middle - torch.from_numpy(center), bounds.spread, np.inf)
@@ -98,7 +129,7 @@ def completed(rows: Matrix, bounds: Bounds, center: Vector, axes: Matrix) -> Mat
         return rows
     some = slice(None) if cells.observed is not None else (winsorized.values != cells.values).any(1)
     # By absolute residuals: a row has few wrong cells, whose squares would decide.
-    rank = min(len(basis), rows.shape[1] // 2)
+    rank = min(len(basis), rows.shape[1] // 2 if most is None else most)
     chosen = cells.rows(some)
     plane = torch.zeros_like(chosen.values)
     if rank:

@@ -31,7 +31,14 @@ from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.selection.selection_path import GroupPath, SelectionPath, row_norms
 from proxlin.estimators.selection.sparse_selection import SparseGroupPath
-from proxlin.estimators.tables import Array, as_tensor, our_errors, read_pair, read_table
+from proxlin.estimators.tables import (
+    Array,
+    as_tensor,
+    check_squares,
+    our_errors,
+    read_pair,
+    read_table,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -239,7 +246,7 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
     def _read(self, X: Any, y: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scaled columns, scaled targets and weights of the rows, float64."""
         if y is None:
-            table = read_table(self, X, reset=True, min_rows=2)
+            table = check_squares(read_table(self, X, reset=True, min_rows=2))
             x = self._scaled(table)
             return x, x, _bounding_weights(x)
         table, targets = read_pair(self, X, _indicators(y), reset=True, min_rows=2)

@@ -14,6 +14,9 @@ from proxlin.app.tabular.reading.columns import ColumnRoles, Matrix, NumberColum
 from proxlin.app.tabular.reading.target_codes import coded_rows
 
 _SKEWED = 1.2  # upper over lower half of the range between the outer tenths
+_LEAST_POSITIVE = (
+    0.9  # share of the values; the others may be wrong, and are outliers on a log scale
+)
 _LOG_MARGIN = 1.03  # a skewed target is on a log scale unless its own is better by more
 _ROWS, _STRENGTH = 2000, 0.03  # of the models that are compared
 _MOST_CURVED = 150  # columns with ramps
@@ -30,7 +33,7 @@ def choose_target_scales(
         own = cells[known]
         if not _may_be_logarithmic(own):
             continue
-        other = _log_target(target, own)
+        other = _log_target(target, own[own > 0])
         scaled = [target.scaled(own), other.scaled(own)]
         errors = _held_out_errors(x[known], scaled, [target.plain, other.plain], roles, seed)
         plain, log = (error / target.scale for error in errors)
@@ -40,13 +43,22 @@ def choose_target_scales(
                 f"{target.name!r} is skewed and was taken on a log scale: held-out rows have an"
                 f" error of {log:.3g} robust deviations so, of {plain:.3g} on its own scale."
             )
+            beyond = int((own <= 0).sum())
+            if beyond:
+                notes.append(
+                    f"{target.name!r}: {beyond:,} training row(s) of 0 or less, which have no"
+                    " logarithm, count as outliers."
+                )
     return tuple(chosen), notes
 
 
 def _may_be_logarithmic(values: Vector) -> bool:
-    """Whether all values are positive and the upper half is much wider than the lower."""
-    low, middle, high = np.quantile(values, (0.1, 0.5, 0.9))
-    return bool(values.min() > 0 and high - middle > _SKEWED * (middle - low) > 0)
+    """Whether the values are positive, all but a few, and their upper half is much the wider."""
+    positive = values[values > 0]
+    if len(positive) < _LEAST_POSITIVE * len(values):
+        return False
+    low, middle, high = np.quantile(positive, (0.1, 0.5, 0.9))
+    return bool(high - middle > _SKEWED * (middle - low) > 0)
 
 
 def _log_target(target: NumberColumn, values: Vector) -> NumberColumn:
