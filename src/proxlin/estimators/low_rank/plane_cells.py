@@ -66,7 +66,7 @@ def told_axes(table: Matrix, bounds: Bounds, seed: int) -> int:
     centred = Bounds(torch.zeros_like(bounds.middle), bounds.spread, bounds.reach)
     ranks = [rank for rank in _RANKS if rank <= most]
     norm = RowNorm(2.0, 0.0, False)
-    return choose(centred.pull(moved), centred, ranks, (0.0,), norm, seed=seed).rank
+    return choose(centred.winsorized(moved), centred, ranks, (0.0,), norm, seed=seed).rank
 
 
 def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tuple[Matrix, Mask]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from proxlin._checks import counted
 from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
 from proxlin.app.tabular.families.held_out_error import HeldOutError
 from proxlin.app.tabular.reading.column_kinds import robust_scaling
@@ -14,9 +15,7 @@ from proxlin.app.tabular.reading.columns import ColumnRoles, Matrix, NumberColum
 from proxlin.app.tabular.reading.target_codes import coded_rows
 
 _SKEWED = 1.2  # upper over lower half of the range between the outer tenths
-_LEAST_POSITIVE = (
-    0.9  # share of the values; the others may be wrong, and are outliers on a log scale
-)
+_LEAST_POSITIVE = 0.9  # share of the values; the others may be wrong, and count as outliers
 _LOG_MARGIN = 1.03  # a skewed target is on a log scale unless its own is better by more
 _ROWS, _STRENGTH = 2000, 0.03  # of the models that are compared
 _MOST_CURVED = 150  # columns with ramps
@@ -46,8 +45,8 @@ def choose_target_scales(
             beyond = int((own <= 0).sum())
             if beyond:
                 notes.append(
-                    f"{target.name!r}: {beyond:,} training row(s) of 0 or less, which have no"
-                    " logarithm, count as outliers."
+                    f"{target.name!r}: {counted(beyond, 'training row')} of 0 or less, without a"
+                    " logarithm, taken for outliers."
                 )
     return tuple(chosen), notes
 
