@@ -52,7 +52,10 @@ def test_names_are_learned_and_compared():
     [
         (sparse.eye_array(3).tocsr(), "must be dense here; got the sparse"),
         (torch.eye(2).to_sparse(), "dense tensor"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "must not name a column twice; 'a'"),
+        (
+            pd.DataFrame([[1, 2]], columns=["a", "a"]),
+            "must not name a column twice; got copies of 'a'",
+        ),
         (np.array([["one", 2]], dtype=object), "could not convert"),
         (np.array([[np.inf, 1.0]]), "infinity"),
         (np.array([[np.nan, 1.0]]), "NaN"),

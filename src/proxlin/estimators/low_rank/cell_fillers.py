@@ -59,7 +59,7 @@ class ColumnUnits:
 
 
 def _median_and_width(values: Vector) -> tuple[float, float]:
-    values = np.clip(values, -_FARTHEST, _FARTHEST)
+    values = np.clip(values.astype(np.float64), -_FARTHEST, _FARTHEST)
     low, high = np.percentile(values, (25, 75))
     middle = np.median(values)
     width = (high - low) / NORMAL_IQR

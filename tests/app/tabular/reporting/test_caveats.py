@@ -1,8 +1,11 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from proxlin.app.tabular import FitSettings, fit_table
+from proxlin.app.tabular.reporting import caveats
 from proxlin.app.tabular.reporting.fit_summary import FitSummary
 
 
@@ -37,11 +40,22 @@ def test_a_third_of_the_rows_off_the_line(line):
     assert "it may be the model" in told(line)
 
 
-def test_a_table_with_more_columns_than_rows():
+def test_a_table_with_more_columns_than_rows_is_judged_by_rows_that_a_fit_has_not_seen():
     generator = np.random.default_rng(0)
-    frame = pd.DataFrame(generator.normal(size=(60, 100))).rename(columns="x{}".format)
-    frame["y"] = frame["x0"] + 0.1 * generator.normal(size=60)
-    assert "knows its own rows too well" in told(frame, regularizer="none", model="linear")
+    frame = pd.DataFrame(generator.normal(size=(100, 150))).rename(columns="x{}".format)
+    frame["y"] = frame["x0"] + 0.1 * generator.normal(size=100)
+    assert "knows its own rows too well" not in told(frame, regularizer="none", model="linear")
+
+
+@pytest.mark.parametrize(("share", "told_so"), [(0.3, True), (0.02, False)])
+def test_test_rows_that_fit_far_worse_than_training_rows(share, told_so):
+    fitted = SimpleNamespace(
+        settings=SimpleNamespace(kind="linear"), test=SimpleNamespace(rows=range(50))
+    )
+    trained = SimpleNamespace(flags=np.zeros(200, dtype=bool))
+    tested = SimpleNamespace(flags=np.arange(50) < 50 * share)
+    sentences = caveats._shares(fitted, trained, tested)
+    assert any("knows its own rows too well" in sentence for sentence in sentences) is told_so
 
 
 def test_few_rows_make_errors_and_scores_uncertain(line):
@@ -73,9 +87,9 @@ def test_a_column_that_gives_the_target_away_where_targets_are_wrong(line):
 
 def test_huge_cells_are_named_and_do_no_harm(line):
     line["x"][::12] = 1e12
-    caveats = told(line)
-    assert "Cells of 'x' lie more than 100" in caveats
-    assert "count as the outermost usual" in caveats
+    words = told(line)
+    assert "Cells of 'x' lie more than 100" in words
+    assert "count as the outermost usual" in words
 
 
 def test_targets_of_two_values_and_with_many_zeros(line):
