@@ -24,8 +24,7 @@ _ROWS = 64, 1024  # of a batch, at least and at most
 _TIMED_STEPS = 9  # that tell how many there is time for
 _TIMED_AGAIN = 3  # with the fewest rows
 _CHEAP = 4  # times the work of turning the sides is less than that of the rows
-_STEPS = 500  # of a run, beyond which larger batches lead further than more steps
-_ENOUGH = 700  # of a run, below which smaller batches lead further where rows are what they cost
+_STEPS = 700  # of a run: beyond, larger batches lead further than more steps; below, smaller ones
 
 
 def settle_rows(
@@ -52,7 +51,7 @@ def settle_rows(
         if not trial.slow:
             _take_rows(state, memory, rows_of_a_run(state.normed_rows, steps))
         trial.slow = False
-        if steps < _ENOUGH and rows_cost_most(problem.layout, memory.rows):
+        if steps < _STEPS and rows_cost_most(problem.layout, memory.rows):
             state.fewer = FewerRows(state.normed_rows, trial.pace.share)
             _take_rows(state, memory, least)
 
