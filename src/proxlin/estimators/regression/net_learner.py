@@ -19,6 +19,7 @@ from scipy.stats import t as student
 from torch import nn
 
 from proxlin.estimators.base import Checkpoint, named_regularizer
+from proxlin.estimators.regression.judged_rows import row_counts
 from proxlin.estimators.regression.near_rows import near_rows
 from proxlin.estimators.regression.net_fit import (
     build_module,
@@ -27,7 +28,6 @@ from proxlin.estimators.regression.net_fit import (
 )
 from proxlin.estimators.regression.regression_model import Mask, RegressionModel, Weights
 from proxlin.estimators.regression.regression_run import Run, product
-from proxlin.estimators.regression.robust_linear import row_counts
 from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight, inner_scale
 from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status

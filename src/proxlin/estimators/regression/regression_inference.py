@@ -19,9 +19,9 @@ from proxlin.estimators.inference.prediction_interval import Calibration, cross_
 from proxlin.estimators.inference.quantile_errors import quantile_covariance, quantile_refit
 from proxlin.estimators.inference.regression_summary import RegressionSummary
 from proxlin.estimators.inference.standard_errors import MEstimate, ScaledDesign
+from proxlin.estimators.regression.judged_rows import row_counts
 from proxlin.estimators.regression.regression_learner import RegressionLearner
 from proxlin.estimators.regression.regression_model import Weights
-from proxlin.estimators.regression.robust_linear import row_counts
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import INNER
 from proxlin.estimators.tables import Array, read_pair, read_table

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from proxlin.estimators.base import RobustBase
+from proxlin.estimators.regression.judged_rows import Judged, judge_residuals
 from proxlin.estimators.regression.net_fit import ModuleFactory, predict_rows
-from proxlin.estimators.regression.robust_linear import Judged, judge_residuals
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import CUTOFF, OutlierScale
 from proxlin.estimators.tables import Array
