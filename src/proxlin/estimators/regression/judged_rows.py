@@ -24,13 +24,13 @@ class Judged:
     distance: Vector  # (n, targets) |residual| in its own standard deviations
     cutoff: float  # beyond which the largest distance of a row is an outlier's
     left_out: Vector  # (n, targets) |residual| of each row from a fit without it
-    ahead: Vector  # (targets,) >= scale: deviation of good rows that the fit has not seen
+    unseen_scale: Vector  # (targets,) >= scale: deviation of good rows that the fit has not seen
 
     def times(self, units: Vector) -> Judged:
         """The same in other units of the targets."""
         return replace(
             self, scale=self.scale * units, left_out=self.left_out * units,
-            ahead=self.ahead * units,
+            unseen_scale=self.unseen_scale * units,
         )  # fmt: skip
 
 
@@ -65,9 +65,9 @@ def judge_residuals(
     scale = np.array(scales)
     cutoff = cutoff_of(worth_of_scale(float(count.sum()), lost), residual.shape[1])
     size_of = np.abs(residual)
-    ahead = scale / min(1.0, float(np.median(spread[used > 0]))) if used.any() else scale
+    unseen = scale / min(1.0, float(np.median(spread[used > 0]))) if used.any() else scale
     return Judged(
-        scale, size_of / (scale * spread[:, None]), cutoff, size_of / spread[:, None] ** 2, ahead
+        scale, size_of / (scale * spread[:, None]), cutoff, size_of / spread[:, None] ** 2, unseen
     )
 
 

@@ -127,13 +127,13 @@ def fit_robust_linear(
     left_out = np.column_stack(
         [fit.left_out(column) for column, fit in zip(residual.T, fits, strict=True)]
     )
-    ahead = np.array([fit.ahead(count) for fit in fits])
+    unseen = np.array([fit.scale_of_unseen(count) for fit in fits])
     unknown = np.full(len(x), np.nan)
     psi_slopes = [unknown if fit.slope is None else fit.slope for fit in fits]
     line = RobustLinear(
         weight, bias, np.column_stack([fit.trust for fit in fits]),
         max(fit.ridge for fit in fits), np.column_stack(psi_slopes),
-        Judged(scale, distance, cutoff, left_out, ahead), result,
+        Judged(scale, distance, cutoff, left_out, unseen), result,
     )  # fmt: skip
     if not leverage or near.all():
         return line

@@ -305,7 +305,7 @@ def learn_sparse(model: Any, x: Any, y: Array, weights: Vector | None) -> None:
     model.coef_ = line.coef[0] if model._flat_ else line.coef
     model.intercept_ = float(line.intercept[0]) if model._flat_ else line.intercept
     model.alpha_, model.row_weights_ = line.strength, line.trust.mean(axis=1)
-    model.scale_, model._ahead_ = line.judged.scale, line.judged.ahead
+    model.scale_, model._unseen_scale_ = line.judged.scale, line.judged.unseen_scale
     model._trust_ = model._errors_ = None
     fitted = model._predict(x)
     model._training_score_ = robust_r2_score(

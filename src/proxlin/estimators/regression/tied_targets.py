@@ -98,7 +98,7 @@ def least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
     unseen = problem.left_out(x, target[:, None], count, strength=strength, seed=0)[:, 0]
     scale = max(scale, _inner_deviation(unseen, count))
     return RobustFit(
-        full, scale, ones, ones, float(len(target)), absolute_gap=gap, apart=np.abs(unseen)
+        full, scale, ones, ones, float(len(target)), absolute_gap=gap, without=np.abs(unseen)
     )
 
 
