@@ -87,7 +87,7 @@ def estimator_state(estimator: Saveable) -> tuple[dict[str, Any], Arrays]:
                 "coef": estimator.coef_,
                 "intercept": np.asarray(estimator.intercept_),
                 "scale": estimator.scale_,
-                "ahead": estimator._ahead_,
+                "unseen_scale": estimator._unseen_scale_,
             }
         else:
             arrays |= _parameters(estimator.module_)
@@ -153,7 +153,8 @@ def _restore_regressor(
     estimator._training_score_ = arrays["score"].numpy()
     if estimator.chosen_ == "linear":
         estimator.coef_, estimator.scale_ = arrays["coef"].numpy(), arrays["scale"].numpy()
-        estimator._ahead_ = arrays["ahead"].numpy() if "ahead" in arrays else estimator.scale_
+        unseen = arrays.get("unseen_scale", arrays["scale"])
+        estimator._unseen_scale_ = unseen.numpy()
         intercept = arrays["intercept"].numpy()
         estimator.intercept_ = float(intercept) if estimator._flat_ else intercept
         return

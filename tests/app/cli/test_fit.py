@@ -16,6 +16,8 @@ from proxlin.estimators import RobustRegressor
 from proxlin.run.checkpoint import CheckpointWriter
 from tests.app.tabular.houses import houses
 
+LINEAR = ("--targets", "price", "--model", "linear")
+
 
 @pytest.fixture(scope="session")
 def house_file(tmp_path_factory):
@@ -85,29 +87,9 @@ def test_fit_just_works_and_says_what_it_did(run, house_file, tmp_path):
 
 
 def test_json_is_all_that_is_printed_and_quiet_prints_nothing(run, house_file, tmp_path):
-    _, out, _ = run(
-        "fit",
-        house_file,
-        "--targets",
-        "price",
-        "--model",
-        "linear",
-        "--out",
-        tmp_path / "a",
-        "--json",
-    )
+    _, out, _ = run("fit", house_file, *LINEAR, "--out", tmp_path / "a", "--json")
     assert json.loads(out)["test_rows"] == 24
-    code, out, error = run(
-        "fit",
-        house_file,
-        "--targets",
-        "price",
-        "--model",
-        "linear",
-        "--out",
-        tmp_path / "b",
-        "--quiet",
-    )
+    code, out, error = run("fit", house_file, *LINEAR, "--out", tmp_path / "b", "--quiet")
     assert (code, out, error) == (0, "", "")
 
 
@@ -204,16 +186,8 @@ def test_formulas_of_the_table_are_text_in_what_is_written(run, tmp_path):
     frame = houses().rename(columns={"price": "=price", "area": "@area"})
     frame["town"] = frame["town"].replace("Bonn", "=1+1")
     frame.to_csv(tmp_path / "t.csv", index=False)
-    code, _, error = run(
-        "fit",
-        tmp_path / "t.csv",
-        "--targets",
-        "=price",
-        "--model",
-        "linear",
-        "--out",
-        tmp_path / "m",
-    )
+    options = ("--targets", "=price", "--model", "linear", "--out", tmp_path / "m")
+    code, _, error = run("fit", tmp_path / "t.csv", *options)
     assert code == 0, error
     header = (tmp_path / "m" / "predictions.csv").read_text().splitlines()[0]
     assert "'=price" in header

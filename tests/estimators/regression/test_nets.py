@@ -7,6 +7,7 @@ from torch import nn
 
 from proxlin import RobustRegressor
 from proxlin.estimators.regression.net_fit import regression_problem
+from proxlin.estimators.regression.net_learner import _trust_by_line
 
 
 def waves(noise, rows=300, features=3, seed=0):
@@ -65,6 +66,19 @@ def test_a_line_along_a_cluster_does_not_cut_off_the_majority():
     model = net().fit(x[:300], y)
     assert model.chosen_ == "net"
     assert np.abs(model.predict(x[300:]) - truth[300:]).mean() < 0.5 * np.abs(truth).mean()
+
+
+def test_rows_of_no_weight_do_not_widen_what_a_line_is_judged_by():
+    rng = np.random.default_rng(0)
+    off = np.abs(rng.normal(size=(100, 2)))
+    off[5] = 30.0
+    beside = np.concatenate([off, np.full((150, 2), 1e6)])
+    counts = np.repeat([1.0, 0.0], [100, 150])
+    scale = np.full(2, 0.1)
+    trust = _trust_by_line(beside, scale, counts)
+    np.testing.assert_array_equal(trust[:100], _trust_by_line(off, scale, None))
+    assert trust[5] == 0.0
+    assert trust[:100].mean() > 0.8
 
 
 def test_the_user_s_steps_are_a_limit_for_all_trainings_together():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from proxlin import RobustRegressor
+from proxlin.estimators.regression.linear_fit import LinearFit
 
 PLAIN = {"p": 1, "reweight": False, "leverage": False, "regularizer": None}
 
@@ -54,3 +55,29 @@ def test_a_fit_of_little_but_the_mean_does_not_foretell_how_far_off_a_row_is():
         low, high = RobustRegressor().fit(x, y).predict_interval(new, coverage=0.9)
         covered.append(((low <= truth) & (truth <= high)).mean())
     assert np.mean(covered) > 0.8
+
+
+@pytest.mark.parametrize("settings", [{"regularizer": "ridge", "p": "mse", "alpha": 0.1}, PLAIN])
+def test_rows_of_no_weight_have_no_say_in_what_is_unseen(settings):
+    x, y, extra, _ = table(30, 40, 1.0, 0, new=12)
+    both, targets = np.concatenate([x, 1e3 * extra]), np.concatenate([y, np.full(12, 1e6)])
+    counts = np.repeat([1.0, 0.0], [30, 12])
+    model = RobustRegressor(random_state=0, scaling=False, **settings)
+    plain = RobustRegressor(random_state=0, scaling=False, **settings).fit(x, y)
+    model.fit(both, targets, sample_weight=counts)
+    np.testing.assert_allclose(model.scale_, plain.scale_, rtol=1e-6)
+    np.testing.assert_allclose(model.outlier_scores_[:30], plain.outlier_scores_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("counting", [1, 2, 15])
+def test_each_row_that_counts_is_left_out_of_one_fit(counting):
+    x, y, _, _ = table(40, 3, 1.0, 0)
+    weights = np.zeros(40)
+    weights[:counting] = 1.0
+    fit = LinearFit(
+        p="mse", regularizer="ridge", alpha=1.0, constraint=None, fit_intercept=True, tol=None
+    )
+    residual = fit.left_out(x, y[:, None], weights, strength=1.0, seed=0)
+    alone = fit.left_out(x[:counting], y[:counting, None], None, strength=1.0, seed=0)
+    np.testing.assert_allclose(residual[:counting], alone, rtol=1e-6, atol=1e-9)
+    assert np.isfinite(residual).all()

@@ -39,9 +39,8 @@ def diagnose(
     distance = np.zeros(len(x))
     if len(spread) and len(x) > 2:
         bulk = LeverageWeights.fit(x[:, spread], None, seed=0)
-        limit = max(
-            bulk.limit, float(np.finfo(np.float32).tiny)
-        )  # where most rows are copies of one
+        # Where most rows are copies of one the limit is 0.
+        limit = max(bulk.limit, float(np.finfo(np.float32).tiny))
         distance = bulk.distances(x[:, spread]) / limit
     scaled = np.asarray(residual, dtype=np.float64) / scale
     far, off = distance > 1.0, np.abs(scaled) > cutoff

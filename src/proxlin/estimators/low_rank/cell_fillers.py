@@ -14,13 +14,12 @@ from sklearn.neighbors import NearestNeighbors
 
 from proxlin.estimators.low_rank.factor_model import FactorModel
 from proxlin.estimators.tables import Mask, Matrix, Vector
-from proxlin.problem.scales import NORMAL_IQR
+from proxlin.problem.scales import NORMAL_IQR, NORMAL_MAD
 
 _CLIP = 6.0  # standard deviations of its column that a cell counts for at most
 _FARTHEST = 1e300  # a size of cells whose differences are numbers
 _WIDER = 10.0  # times the median deviation that the inter-quartile range may say at most
 _TRUST = 0.3  # weight above which a cell is taken for right
-_NORMAL_MAD = 1.482602218505602  # standard deviation of a Gaussian over its MAD
 _NEAREST = 10  # rows that tell a cell
 _LOOKED_AT = 40  # rows among which those are looked for that know the cell
 _GATHERED = 2**22  # numbers held at once
@@ -64,7 +63,7 @@ def _median_and_width(values: Vector) -> tuple[float, float]:
     middle = np.median(values)
     width = (high - low) / NORMAL_IQR
     away = np.abs(values - middle)
-    deviation = _NORMAL_MAD * float(np.median(away))
+    deviation = NORMAL_MAD * float(np.median(away))
     if deviation > 1e-12 * abs(middle):  # a quarter of the cells moves a quartile, not a median
         width = min(width, _WIDER * deviation)
     if not width > 1e-12 * abs(middle):

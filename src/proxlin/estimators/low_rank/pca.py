@@ -17,9 +17,9 @@ from proxlin.errors import InvalidInputError
 from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.low_rank.plane_cells import (
     cells_of,
+    chosen_axes,
     completed,
     rows_near_plane,
-    told_axes,
     without_wrong_cells,
 )
 from proxlin.estimators.low_rank.plane_distances import Plane, oddity
@@ -108,7 +108,7 @@ class RobustPCA(
     _moments: Moments
     _bounds: Bounds
     _scale: Matrix
-    _told: int | None  # axes that fill missing cells, by held-out ones; None: all there are
+    _filling: int | None  # axes that fill cells, by held-out ones; None: half as many as columns
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class RobustPCA(
         scaled, lost = without_wrong_cells(table / self._scale, count, seed)
         self._bounds = Bounds.of(cells_of(scaled))
         if not isinstance(wanted, Integral) and np.isnan(scaled).any():
-            self._told = count = told_axes(scaled, self._bounds, seed)
+            self._filling = count = chosen_axes(scaled, self._bounds, seed)
         rows, good = rows_near_plane(scaled, self._bounds, count, seed)
         good = good & (lost <= 1.0)
         for _ in range(_ROUNDS):
@@ -215,7 +215,7 @@ class RobustPCA(
         table = self._read(X, reset=True)
         scaling = RobustScaling.fit(table) if self.scaling else None
         self._scale = np.ones(table.shape[1]) if scaling is None else scaling.scale
-        self._told = None
+        self._filling = None
         return table
 
     def _solve(self, moments: Moments) -> None:
@@ -261,7 +261,7 @@ class RobustPCA(
 
     def _complete(self, table: Matrix) -> Matrix:
         """Rows in scaled columns; missing and far cells follow from the others of their row."""
-        return completed(table / self._scale, self._bounds, self._center, self._axes, self._told)
+        return completed(table / self._scale, self._bounds, self._center, self._axes, self._filling)
 
     @property
     def _n_features_out(self) -> int:

@@ -52,10 +52,11 @@ def without_wrong_cells(table: Matrix, count: int, seed: int) -> tuple[Matrix, V
     return np.where(lost[:, None] > 1.0, table, filled), lost
 
 
-def told_axes(table: Matrix, bounds: Bounds, seed: int) -> int:
-    """How many axes predict held-out cells of an incomplete table best; half of the columns' else.
+def chosen_axes(table: Matrix, bounds: Bounds, seed: int) -> int:
+    """How many axes predict held-out cells of an incomplete table best.
 
-    As many axes as a row has known cells fit these exactly, and say anything of the others.
+    As many axes as a row has known cells fit these exactly, and say anything of the others. A
+    complete table, or one too small to hold cells out, gets half as many as it has columns.
     """
     n, m = table.shape
     cells = cells_of(table)
@@ -119,7 +120,7 @@ def completed(
 ) -> Matrix:
     """Rows whose missing and far cells follow from the others, by the plane of axes at center.
 
-    Of the axes the leading ones are taken, `most` of them.
+    `most` of the axes are taken, the leading ones; by None half as many as there are columns.
     """
     cells = cells_of(rows - center)
     basis = torch.from_numpy(np.ascontiguousarray(axes))

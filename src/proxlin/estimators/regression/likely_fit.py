@@ -51,29 +51,32 @@ class RobustFit:
     ridge: float = 0.0  # strength, where one was needed
     slope: Vector | None = None  # (n,) of psi(r) = trust r, where this is weighted least squares
     absolute_gap: float | None = None  # relative duality gap, of least absolute residuals
-    apart: Vector | None = None  # (n,) |residual| of rows from a fit without them; by the spread
-    unseen: float | None = None  # deviation of good rows that the fit has not seen; by the spread
+    # Of rows from fits without them; None: what `spread` says of least squares.
+    without: Vector | None = None  # (n,) |residual|
+    unseen_scale: float | None = None  # deviation of good ones
 
     def times(self, unit: float) -> RobustFit:
         """The same in other units of the target; a scale is never zero."""
-        unseen = None if self.unseen is None else self.unseen * unit
-        apart = None if self.apart is None else self.apart * unit
-        scale = max(self.scale, EXACT) * unit
-        return replace(self, coef=self.coef * unit, scale=scale, apart=apart, unseen=unseen)
+        return replace(
+            self,
+            coef=self.coef * unit,
+            scale=max(self.scale, EXACT) * unit,
+            without=None if self.without is None else self.without * unit,
+            unseen_scale=None if self.unseen_scale is None else self.unseen_scale * unit,
+        )
 
     def left_out(self, residual: Vector) -> Vector:
         """|residual| of each row from a fit without it."""
-        return np.abs(residual) / self.spread**2 if self.apart is None else self.apart
+        return np.abs(residual) / self.spread**2 if self.without is None else self.without
 
-    def ahead(self, count: Vector) -> float:
+    def scale_of_unseen(self, count: Vector) -> float:
         """The deviation of new good rows: of noise, and of what the fit is off by.
 
-        In a fit by least squares residuals have sqrt(1 - h) deviations, left out of it 1 / sqrt(1 -
-        h).
+        By least squares, residuals have sqrt(1 - h) deviations, and 1 / sqrt(1 - h) when left out.
         """
         inside = (self.trust > 0.5) & (count > 0)
-        if self.unseen is not None or not inside.any():
-            return max(self.scale, self.unseen or 0.0)
+        if self.unseen_scale is not None or not inside.any():
+            return max(self.scale, self.unseen_scale or 0.0)
         return self.scale / min(1.0, float(np.median(self.spread[inside])))
 
 

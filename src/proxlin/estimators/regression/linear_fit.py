@@ -19,7 +19,8 @@ from proxlin.terms import Constraint, GroupLasso, Regularizer
 
 STRENGTHS = (1.0, 0.1, 0.01, 1e-3, 1e-4)  # tried for alpha="auto", strong first
 _FOLDS = 3
-_PARTS, _PARTS_OF_MANY, _MANY = 10, 3, 1e9  # of rows left out in turn; multiplications of a fit
+_PARTS, _PARTS_OF_MANY = 10, 3  # of rows left out in turn
+_MANY = 1e9  # multiplications of a fit
 _TOLERANCE = 1e-8  # relative distance from the optimum that counts as reached
 _ROUGH = 1e-3  # the same while strengths or weights are compared
 _ROUGH_STEPS = 40
@@ -75,18 +76,24 @@ class LinearFit:
         strength: float,
         seed: int,
     ) -> NDArray[np.float64]:
-        """(n, targets) residuals of rows from fits at this strength without them, in ten parts."""
-        rough = replace(self, alpha=strength).roughly()
+        """(n, targets) residuals of rows from fits at this strength without a part of the rows.
+
+        There are ten parts of the rows that count, or three of many; the others are in no fit. All
+        fits together take as long as one may.
+        """
+        used = np.arange(len(x)) if weights is None else np.flatnonzero(weights > 0)
         many = len(x) * min(x.shape) ** 2 > _MANY
-        parts = min(len(x), _PARTS_OF_MANY if many else _PARTS)
-        order = np.random.default_rng(seed).permutation(len(x)) % parts
+        parts = min(len(used), _PARTS_OF_MANY if many else _PARTS)
+        seconds = None if self.max_seconds is None else self.max_seconds / parts
+        rough = replace(self, alpha=strength, max_seconds=seconds).roughly()
+        part_of = np.arange(len(x)) % parts
+        part_of[used] = np.random.default_rng(seed).permutation(len(used)) % parts
         residual = np.empty(y.shape)
         for part in range(parts):
-            held = order == part
-            kept = None if weights is None else weights[~held]
-            if kept is not None and not kept.any():
-                kept = None
-            coef, offset, _, _ = rough.solve(x[~held], y[~held], kept, start=None, seed=seed)
+            held = part_of == part
+            kept = used if parts == 1 else used[~held[used]]  # a single row has to fit itself
+            own = None if weights is None else weights[kept]
+            coef, offset, _, _ = rough.solve(x[kept], y[kept], own, start=None, seed=seed)
             residual[held] = y[held] - x[held] @ coef.T - offset
         return residual
 

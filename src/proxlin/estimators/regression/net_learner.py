@@ -19,6 +19,7 @@ from scipy.stats import t as student
 from torch import nn
 
 from proxlin.estimators.base import Checkpoint, named_regularizer
+from proxlin.estimators.regression.judged_rows import row_counts
 from proxlin.estimators.regression.near_rows import near_rows
 from proxlin.estimators.regression.net_fit import (
     build_module,
@@ -27,9 +28,8 @@ from proxlin.estimators.regression.net_fit import (
 )
 from proxlin.estimators.regression.regression_model import Mask, RegressionModel, Weights
 from proxlin.estimators.regression.regression_run import Run, product
-from proxlin.estimators.regression.robust_linear import row_counts
 from proxlin.estimators.robust_scale import EFFICIENT, bisquare_weight, inner_scale
-from proxlin.estimators.tables import Array
+from proxlin.estimators.tables import Array, Vector
 from proxlin.methods.contract import Status
 from proxlin.methods.probed.batch_size import fitting_batch_size
 from proxlin.problem import Problem
@@ -92,10 +92,7 @@ class NetLearner(RegressionModel):
         held = self._held_rows(run)
         line = self._robust_line(run, None if held is None else ~held)
         off = run.rows[1] - (run.rows[0] @ line.coef.T + line.intercept)
-        # A line may follow a third of the rows closely, and few of those that a net would describe.
-        middle = np.median(np.abs(off), axis=0) / _GAUSSIAN
-        scale = np.maximum(line.judged.scale, middle)
-        trust = bisquare_weight((np.abs(off) / scale).max(axis=1) / (2 * EFFICIENT))
+        trust = _trust_by_line(np.abs(off), line.judged.scale, run.weights)
         run.held = held
         if (_at_median(run.rows[1]) > _MOSTLY).any():  # nobody can tell what is far from that
             run.reweight, trust = False, np.ones(len(off))
@@ -118,9 +115,9 @@ class NetLearner(RegressionModel):
             )
         else:
             by_line = torch.from_numpy(self.misfits(off[held]))
-            jury = torch.from_numpy(near[held])  # a net fits a cluster far away, whatever it says
-            sure = float(student.ppf(norm.cdf(_SURE), int(jury.sum()) - 1))
-            if lower_for_most(judged.norms[jury], by_line[jury], p=1.0, errors=sure):
+            usual = torch.from_numpy(near[held])  # a net fits a cluster far away, whatever it says
+            sure = float(student.ppf(norm.cdf(_SURE), int(usual.sum()) - 1))
+            if lower_for_most(judged.norms[usual], by_line[usual], p=1.0, errors=sure):
                 return result
             remark = "A linear model predicts most held-out rows better than the net and is kept."
         self.chosen_ = "linear"
@@ -284,6 +281,16 @@ class NetLearner(RegressionModel):
         held = np.zeros(n, dtype=bool)
         held[np.random.default_rng(run.seed).permutation(n)[:count]] = True
         return held
+
+
+def _trust_by_line(off: Array, scale: Vector, weights: Weights | None) -> Weights:
+    """Bisquare weights by these sizes of residuals, in deviations that half of the rows bear out.
+
+    A line may follow a third of the rows closely, and few of those that a net would describe.
+    """
+    counting = off if weights is None else off[weights > 0]
+    scale = np.maximum(scale, np.median(counting, axis=0) / _GAUSSIAN)
+    return bisquare_weight((off / scale).max(axis=1) / (2 * EFFICIENT))
 
 
 def _times(weights: Weights | None, cells: Weights) -> Weights:

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_choice, check_count, check_flag, check_open_interval, shown
+from proxlin._checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_open_interval,
+    counted,
+    shown,
+)
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.inference.bootstrap import fast_bootstrap
 from proxlin.estimators.inference.diagnostics import diagnose, draw_diagnostics
@@ -19,9 +26,9 @@ from proxlin.estimators.inference.prediction_interval import Calibration, cross_
 from proxlin.estimators.inference.quantile_errors import quantile_covariance, quantile_refit
 from proxlin.estimators.inference.regression_summary import RegressionSummary
 from proxlin.estimators.inference.standard_errors import MEstimate, ScaledDesign
+from proxlin.estimators.regression.judged_rows import row_counts
 from proxlin.estimators.regression.regression_learner import RegressionLearner
 from proxlin.estimators.regression.regression_model import Weights
-from proxlin.estimators.regression.robust_linear import row_counts
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import INNER
 from proxlin.estimators.tables import Array, read_pair, read_table
@@ -237,8 +244,9 @@ class RegressionInference(RegressionLearner):
         expected = (len(self.row_weights_), len(self._targets_.scale) // self._copies_)
         if columns.shape != expected:
             raise InvalidInputError(
-                f"X and y must be the training rows, {expected[0]} of {expected[1]} target(s); got"
-                f" {columns.shape[0]} of {columns.shape[1]}."
+                f"X and y must be the training rows, {expected[0]} of them with"
+                f" {counted(expected[1], 'target')}; got {columns.shape[0]} with"
+                f" {columns.shape[1]}."
             )
         self._training_ = (table, columns, None)
 

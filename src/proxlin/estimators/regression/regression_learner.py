@@ -10,18 +10,14 @@ from torch import nn
 
 from proxlin.errors import CombinationError
 from proxlin.estimators.base import Checkpoint, named_regularizer
+from proxlin.estimators.regression.judged_rows import few_for, row_counts
 from proxlin.estimators.regression.linear_fit import LinearFit, linear_regularizer
 from proxlin.estimators.regression.net_fit import default_steps, regression_problem
 from proxlin.estimators.regression.net_learner import NetLearner, Stage
 from proxlin.estimators.regression.regression_model import Mask, Weights
 from proxlin.estimators.regression.regression_run import Run, product
 from proxlin.estimators.regression.reservoir import Reservoir
-from proxlin.estimators.regression.robust_linear import (
-    RobustLinear,
-    few_for,
-    fit_robust_linear,
-    row_counts,
-)
+from proxlin.estimators.regression.robust_linear import RobustLinear, fit_robust_linear
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, as_array, as_tensor
 from proxlin.exact.linear import LinearResult, quantile_levels, solve_quantiles
@@ -196,9 +192,7 @@ class RegressionLearner(NetLearner):
             self._keep_linear(coef, offset, alpha)
             x, y = run.data
             if len(x) > 1 and few_for(row_counts(weights, len(x)), x.shape[1] + self.fit_intercept):
-                self._left_out_ = problem.left_out(
-                    x, y, weights, strength=alpha, seed=run.seed
-                )  # fmt: skip
+                self._left_out_ = problem.left_out(x, y, weights, strength=alpha, seed=run.seed)
             return result
         return self._train(run, weights, start, share)
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from proxlin.estimators.base import RobustBase
+from proxlin.estimators.regression.judged_rows import Judged, judge_residuals
 from proxlin.estimators.regression.net_fit import ModuleFactory, predict_rows
-from proxlin.estimators.regression.robust_linear import Judged, judge_residuals
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import CUTOFF, OutlierScale
 from proxlin.estimators.tables import Array
@@ -37,8 +37,8 @@ class RegressionModel(RobustBase):
     intercept_: NDArray[np.float64] | float
     module_: nn.Module
     chosen_: str  # "linear" or "net": the model that predicts
-    scale_: NDArray[np.float64]  # of a linear model,
-    _ahead_: NDArray[np.float64]  # and the deviation of good rows that it has not seen
+    scale_: NDArray[np.float64]  # of a linear model
+    _unseen_scale_: NDArray[np.float64]  # of a linear model: of good rows that it has not seen
     # While fitting: residuals from fits without the rows, where these are few.
     _left_out_: Array | None
     row_weights_: Weights
@@ -89,7 +89,7 @@ class RegressionModel(RobustBase):
         not seen, for a net ||f(x_i) - y_i||_p in scaled targets.
         """
         if self.chosen_ == "linear":
-            largest: NDArray[np.float64] = np.abs(residual / self._ahead_).max(axis=1)
+            largest: NDArray[np.float64] = np.abs(residual / self._unseen_scale_).max(axis=1)
             return largest
         loss = RowLoss(2.0 if self._exponent == "mse" else self._exponent)
         scaled = np.ascontiguousarray(residual / self._targets_.scale, dtype=np.float64)
@@ -120,7 +120,8 @@ class RegressionModel(RobustBase):
                 intercept=self.fit_intercept, size=_typical(self._targets_.apply(y)),
                 left_out=self._left_out_,
             ).times(self._targets_.scale)  # fmt: skip
-        self.scale_, self._ahead_, self._judged_ = judged.scale, judged.ahead, judged
+        self._judged_ = judged
+        self.scale_, self._unseen_scale_ = judged.scale, judged.unseen_scale
         outlier_scale = OutlierScale(0.0, judged.cutoff / CUTOFF)
         self._record(self.result_, judged.distance.max(axis=1), scale=outlier_scale)
 

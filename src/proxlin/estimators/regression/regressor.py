@@ -13,7 +13,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_flag, check_interval, check_non_negative
+from proxlin._checks import check_flag, check_interval, check_non_negative, counted
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import Checkpoint, check_factory, check_widths, named_regularizer
 from proxlin.estimators.plot import plot_scores
@@ -120,7 +120,8 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         "linear" or "net": the model that predicts.
     scale_
         The standard deviation of each target's noise around a linear model, good rows only. Where
-        features are no fewer than rows, that of rows that the fit has not seen.
+        features are no fewer than rows, or rows fewer than twice the coefficients of a fit by
+        settings of your own, that of rows which the fit has not seen.
     result_, history_
         Status, objective (on scaled data) with its certificate, which by default holds for the
         final row weights, and the course of the run as a table.
@@ -334,13 +335,14 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         fitted = (len(self._features_.scale), len(self._targets_.scale) // self._copies_)
         if (table.shape[1], columns) != fitted:
             raise InvalidInputError(
-                f"warm_start=True goes on with {fitted[0]} features and {fitted[1]} target(s); got"
-                f" {table.shape[1]} and {columns}. Set warm_start=False to begin anew."
+                f"warm_start=True goes on with {counted(fitted[0], 'feature')} and"
+                f" {counted(fitted[1], 'target')}; got {table.shape[1]} and {columns}. Set"
+                " warm_start=False to begin anew."
             )
 
     def _check_targets(self, columns: int) -> None:
         fitted = len(self._targets_.scale) // self._copies_
         if columns != fitted:
             raise InvalidInputError(
-                f"y must have the {fitted} target(s) of the fit; got {columns}."
+                f"y must have {counted(fitted, 'target')}, as in the fit; got {columns}."
             )

@@ -72,7 +72,14 @@ def robust_ridge_fit(
         scale, spread = unseen, spread * (scale / unseen)
     full = np.concatenate([coef[:1], slopes]) if intercept else slopes
     return RobustFit(
-        full, scale, best, spread, freedom, float(chosen), apart=np.abs(left_out), unseen=unseen
+        full,
+        scale,
+        best,
+        spread,
+        freedom,
+        float(chosen),
+        without=np.abs(left_out),
+        unseen_scale=unseen,
     )
 
 

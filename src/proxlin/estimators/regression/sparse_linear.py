@@ -20,7 +20,8 @@ from scipy.sparse.linalg import LinearOperator, lsmr
 from scipy.stats import norm
 
 from proxlin.estimators.inference.prediction_interval import Calibration, clean_quantile
-from proxlin.estimators.regression.robust_linear import FALSE_FLAGS, Judged, RobustLinear
+from proxlin.estimators.regression.judged_rows import FALSE_FLAGS, FEW, Judged
+from proxlin.estimators.regression.robust_linear import RobustLinear
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
@@ -36,7 +37,6 @@ from proxlin.methods.contract import Status
 from proxlin.run.result import Certificate, History, Result
 
 STRENGTHS = (1.0, 0.1, 0.01, 1e-3, 1e-4)  # of a ridge, tried on held-out rows where rows are few
-_FEW = 3.0  # rows a coefficient below which a ridge is chosen
 _FAR = 10.0  # times the median size of a column's cells that are not zero
 _ABSOLUTE_STEPS, _BISQUARE_STEPS = 30, 50
 _NARROWEST = 1e-2  # of the median residual: the kink of |r| is rounded off below
@@ -78,7 +78,7 @@ def fit_sparse_linear(
     used = min(int(np.count_nonzero(np.diff(csc_array(x).indptr))) + intercept, n)
     fits = []
     for column in y.T:
-        few = strength == "auto" or count.sum() < _FEW * used
+        few = strength == "auto" or count.sum() < FEW * used
         if isinstance(strength, str):
             chosen = _chosen_strength(design, column, count, seed) if few else 0.0
         else:
@@ -305,7 +305,7 @@ def learn_sparse(model: Any, x: Any, y: Array, weights: Vector | None) -> None:
     model.coef_ = line.coef[0] if model._flat_ else line.coef
     model.intercept_ = float(line.intercept[0]) if model._flat_ else line.intercept
     model.alpha_, model.row_weights_ = line.strength, line.trust.mean(axis=1)
-    model.scale_, model._ahead_ = line.judged.scale, line.judged.ahead
+    model.scale_, model._unseen_scale_ = line.judged.scale, line.judged.unseen_scale
     model._trust_ = model._errors_ = None
     fitted = model._predict(x)
     model._training_score_ = robust_r2_score(

@@ -8,8 +8,8 @@ is round in the middle still tells those rows apart. A row never pulls harder th
 A move has its length whether slopes agree or not, so noise takes weights far away, where units are
 saturated and moves of that length change little. A pull back to the start holds against it, weaker
 as the run goes on and with what has been learnt, which needs the weights where they are. Held so,
-steps stay long for longer. It knows how much has been learnt where outputs are compared with
-targets; with derivatives inside the residual a net needs weights that it would not let grow.
+steps can stay long for longer. Only outputs that are compared with targets tell how much has been
+learnt; with derivatives inside the residual a net needs weights that a pull would not let grow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from proxlin.terms.layout import Layout
 _ASTRAY = 10.0  # times the last good loss: the run has gone wrong
 _WIDEST, _DECADES = 10.0, 4.0  # rounding in typical residuals: at first, and how far it falls
 _DECADES_OF_P = 10.0  # how far it falls from p = 1 to p = 2
-_LONGER = 1.0  # how much longer a step may be when everything is learnt
+_LONGER = 1.0  # share by which steps may be longer when everything is learnt
 _PULL = 0.6  # back to the start, of the way gone, in a first step of rate 1
 _SIZED = 10  # steps between two looks at that size
 

@@ -85,7 +85,7 @@ def test_yes_and_no_become_one_and_zero():
         np.testing.assert_array_equal(truth.values, [1, 0, np.nan, 1])
 
 
-def test_infinite_and_absurd_numbers_are_strange():
+def test_infinite_and_absurd_numbers_are_unreadable():
     numbers = found([1.0, np.inf, 1e200, -2.0])
     assert numbers.unreadable == 2
     np.testing.assert_array_equal(numbers.values, [1, np.nan, np.nan, -2])

@@ -143,7 +143,7 @@ class _Search:
         self.spent[name] = time.monotonic() - began
 
     def _judged(self, names: Iterable[str]) -> tuple[HeldOutError, dict[str, Matrix]]:
-        """The residuals of these families on held-out rows, and who compares them."""
+        """(the error that compares these families, their residuals), on held-out rows."""
         residuals = {
             name: self.table.residuals(self.held_out[name][self.scored_rows], self.scored_rows)
             for name in names

@@ -1,0 +1,109 @@
+"""Targets of which a fit describes too few rows, or rows of one value only.
+
+So it is where the majority of a target is one value (zero-inflated, discrete): there is no scale to
+judge rows by, and least absolute residuals of all rows take the place of the fit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxlin.estimators.regression.judged_rows import FEW, few_for
+from proxlin.estimators.regression.likely_fit import RobustFit
+from proxlin.estimators.regression.linear_fit import LinearFit
+from proxlin.estimators.regression.s_estimate import RegressionRows
+from proxlin.estimators.robust_scale import INNER, Vector, inner_scale
+from proxlin.estimators.scaling import is_code
+
+LEAST_DESCRIBED = 0.5  # share of the rows in the bulk of the features that a fit must describe
+PROVEN_ABSOLUTE = 1e-6  # relative duality gap of least absolute residuals
+
+_TIED = 0.25  # share of one value from which a target may be discrete
+_KEPT_OF_TIED = 0.75  # share of all rows, where values are tied
+_CONSTANT = 0.9  # share of one value, not zero, from which the others are wrong
+_BY_CHANCE = 2.0  # standard errors
+
+
+def unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) -> bool:
+    """Whether the fit describes too few rows, or rows of one target value only.
+
+    Rows far out in their features need not come back: a majority of the near ones founds a fit.
+    """
+    target, count = rows.target, rows.weights
+    described = (fit.trust > 0.5) & (count > 0)
+    values, index = np.unique(target, return_inverse=True)
+    if len(values) == 1:
+        return False
+    range_described = float(np.ptp(target[described])) if described.any() else 0.0
+    if fit.scale == 0.0:
+        share = float(count[described].sum() / count.sum())
+        constant = share >= _CONSTANT and bool(target[described].any())
+        return range_described == 0.0 and not constant
+    shares = np.bincount(index, count * near) / count[near].sum()
+    value = values[shares.argmax()]
+    if shares.max() >= _TIED and not (
+        is_code(float(value), target[described]) or _foreign(rows, fit, value)
+    ):
+        few = count[described].sum() < _KEPT_OF_TIED * count.sum()
+        return bool(few and not _only_rounded(count, described, target == value))
+    return bool(count[described & near].sum() < LEAST_DESCRIBED * count[near].sum())
+
+
+def _only_rounded(count: Vector, described: NDArray[np.bool_], tied: NDArray[np.bool_]) -> bool:
+    """Whether the fit describes the rows of a common value, and at least as many others.
+
+    So it is where targets are rounded, by however many other rows are wrong, and not where a
+    quantity is mostly zero.
+    """
+    inside, total = float(count[described & tied].sum()), float(count[described].sum())
+    whole = inside > _KEPT_OF_TIED * float(count[tied].sum())
+    return whole and 2.0 * inside < total and total > LEAST_DESCRIBED * float(count.sum())
+
+
+def _foreign(rows: RegressionRows, fit: RobustFit, value: float) -> bool:
+    """Whether rows of a common value, other than zero, have nothing to do with what fits the rest.
+
+    Where a quantity ends or is cut off, rows that are there are also predicted to be nearer to it.
+    """
+    tied = (rows.target == value) & (rows.weights > 0)
+    rest = (rows.target != value) & (rows.weights > 0)
+    count, predicted = rows.weights, rows.target - rows.residual(fit.coef)
+    far = np.median(np.abs(value - predicted[tied])) > INNER * fit.scale
+    fits = count[rest] @ (fit.trust[rest] > 0.5) >= _KEPT_OF_TIED * count[rest].sum()
+    if value == 0 or not far or not fits:
+        return False
+    nearer = (predicted[tied].mean() - predicted[rest].mean()) * np.sign(value - predicted.mean())
+    error = np.sqrt(predicted[tied].var() / tied.sum() + predicted[rest].var() / rest.sum())
+    return bool(nearer <= _BY_CHANCE * error)
+
+
+def least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
+    """min sum |r_i|, proven; with a ridge where rows are few."""
+    design, target, count = rows.design, rows.target, rows.weights
+    few = count.sum() < FEW * design.shape[1]
+    problem = LinearFit(
+        p=1, regularizer="ridge" if few else None, alpha="auto" if few else 0.0,
+        constraint=None, fit_intercept=intercept, tol=PROVEN_ABSOLUTE, max_iter=200,
+    )  # fmt: skip
+    x = design[:, 1:] if intercept else design
+    coef, offset, strength, solution = problem.solve(x, target[:, None], count, start=None, seed=0)
+    full = np.concatenate([offset, coef[0]]) if intercept else coef[0]
+    residual = np.abs(target - design @ full)
+    scale = _inner_deviation(residual, count)
+    ones, proof = np.ones(len(target)), solution.certificate
+    gap = 0.0 if proof is None else proof.value
+    if not few_for(count, design.shape[1]):
+        return RobustFit(full, scale, ones, ones, float(len(target)), absolute_gap=gap)
+    unseen = problem.left_out(x, target[:, None], count, strength=strength, seed=0)[:, 0]
+    scale = max(scale, _inner_deviation(unseen, count))
+    return RobustFit(
+        full, scale, ones, ones, float(len(target)), absolute_gap=gap, without=np.abs(unseen)
+    )
+
+
+def _inner_deviation(residual: Vector, count: Vector) -> float:
+    """Of those within 2.75 deviations, from above."""
+    size = np.abs(residual)
+    wide = float(np.quantile(size, 0.9)) or float(size.max(initial=0.0)) or 1.0
+    return inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
