@@ -263,3 +263,9 @@ def test_a_group_of_thousands_does_not_begin_with_zero():
     column = parse_csv("\n".join(["x;y", *["0,126;1", "1,250;1"] * 30]).encode()).frame["x"]
     numbers = find_numbers(column, comma_decimals=False)
     np.testing.assert_array_equal(numbers.values[:2], [0.126, 1.25])
+
+
+def test_a_typographic_minus_is_a_minus():
+    column = pd.Series(["\u22120.5", "1.5", "2"] * 20)
+    numbers = find_numbers(column, comma_decimals=False)
+    np.testing.assert_array_equal(numbers.values[:3], [-0.5, 1.5, 2.0])

@@ -23,6 +23,7 @@ _COMMAS = 0.2  # of the cells with a point or comma that must show how points ar
 _LOOK = 1000  # cells that tell whether a way of reading is worth trying
 _FORMS_OF_TWO = 12  # texts that two words can be written as: yes, Yes, YES, with spaces
 _MARKS = " \t\u00a0\u202f$€£¥%"  # currencies and the like around a number
+_MINUS = "\u2212"  # the typographic one
 # No group of thousands begins with 0: 0,126 is an eighth.
 _POINT = re.compile(
     r"[-+]?(\d+(\.\d*)?|\.\d+|[1-9]\d{0,2}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII
@@ -211,6 +212,7 @@ def _plain(column: pd.Series[Any]) -> Vector:
 
 
 def _number(text: str, comma: bool) -> float:
+    text = text.replace(_MINUS, "-")
     sign = "-" if text.startswith("-") else ""
     bare = sign + text.removeprefix("-").strip(_MARKS)
     if not (_COMMA if comma else _POINT).fullmatch(bare):
