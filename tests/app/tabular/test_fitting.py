@@ -299,3 +299,11 @@ def test_real_arff_tables(name, targets, model):
     for target in targets:
         assert medians(clean, target)[MODEL] < 0.9 * medians(clean, target)[MIDDLE]
         assert medians(dirty, target)[MODEL] < 0.7 * medians(dirty, target)[SQUARES]
+
+
+def test_a_table_without_columns_and_targets_beyond_all_squares_are_named():
+    with pytest.raises(InvalidInputError, match=r"'y'\. It has no columns"):
+        fit_table(pd.DataFrame(), FitSettings(targets=("y",)))
+    huge = pd.DataFrame({"a": np.arange(60.0), "y": 1e300 * np.arange(1.0, 61.0)})
+    with pytest.raises(InvalidInputError, match=r"no usable number in any row, such as '1e\+300'"):
+        fit_table(huge, FitSettings(targets=("y",)))

@@ -27,7 +27,7 @@ from proxlin.app.tabular.reading.column_kinds import (
 )
 from proxlin.app.tabular.reading.columns import Matrix, NumberColumn
 from proxlin.app.tabular.reading.csv_file import RawTable
-from proxlin.app.tabular.reading.encoding import TableEncoding
+from proxlin.app.tabular.reading.encoding import TableEncoding, some_names
 from proxlin.app.tabular.reading.target_codes import coded_rows
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.estimator_state import estimator_state, restore_estimator
@@ -199,7 +199,7 @@ def _feature_names(table: RawTable, settings: FitSettings) -> tuple[list[str], l
     ):
         for name in wanted:
             if name not in present:
-                hint = nearest(name, present) or f" It has {', '.join(map(repr, present[:8]))}."
+                hint = nearest(name, present) or f" It has {some_names(present)}."
                 raise InvalidInputError(f"{option}: the table has no column {name!r}.{hint}")
     taken = {*settings.targets, *settings.drop}
     if settings.features is not None:

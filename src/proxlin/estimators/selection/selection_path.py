@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from proxlin.exact.linear import LinearResult, solve_linear
 from proxlin.prox import norm_subgradient
+from proxlin.run.result import Callback
 from proxlin.terms import GroupLasso
 
 _SETTLED = 1e-12  # relative norm of a residual that counts as none
@@ -70,6 +72,8 @@ class GroupPath:
         self.tol = tol
         self.max_iter = max_iter
         self.seconds = seconds
+        self.callbacks: Sequence[Callback] = ()  # of every solution
+        self.axes = _axes(target)  # (t, n) of the targets' rows, or None if they are not fewer
         self.empty = self._without_features()
         self.strongest = self._strongest()
         self.points: list[tuple[float, LinearResult]] = []
@@ -77,8 +81,10 @@ class GroupPath:
     def solve(self, alpha: float) -> LinearResult:
         """The solution at one strength; the features' rows in it are exactly 0 or selected."""
         near = min(self.points, key=lambda point: abs(point[0] - alpha), default=None)
-        start = None if near is None else (near[1].coef, near[1].intercept)
-        solution = self._solve(self.x, GroupLasso(alpha, groups="rows"), start)
+        solution = None if near is None else self._still_optimal(*near, alpha)
+        if solution is None:
+            start = None if near is None else (near[1].coef, near[1].intercept)
+            solution = self._solve(self.x, GroupLasso(alpha, groups="rows"), start)
         self.points.append((alpha, solution))
         return solution
 
@@ -113,9 +119,13 @@ class GroupPath:
     def _solve(
         self, x: Tensor, penalty: GroupLasso | None, start: tuple[Tensor, Tensor] | None
     ) -> LinearResult:
-        return solve_linear(
+        target = self.target
+        if self.axes is not None:
+            target = target @ self.axes
+            start = None if start is None else (start[0] @ self.axes, start[1] @ self.axes)
+        solution = solve_linear(
             x,
-            self.target,
+            target,
             p=2,
             regularizer=penalty,
             sample_weight=self.weights,
@@ -123,7 +133,33 @@ class GroupPath:
             max_iter=self.max_iter,
             max_seconds=self.seconds,
             start=start,
+            callbacks=self.callbacks,
         )
+        if self.axes is None:
+            return solution
+        coef, intercept = solution.coef @ self.axes.T, solution.intercept @ self.axes.T
+        theta = torch.cat([coef.reshape(-1), intercept])
+        return replace(solution, theta=theta, targets=self.target.shape[1])
+
+    def _still_optimal(
+        self, before: float, solution: LinearResult, alpha: float
+    ) -> LinearResult | None:
+        """The solution at a weaker strength if that of a stronger one proves itself there too.
+
+        With loss f and norms g, f/a + g only grows as a falls: f + a g >= (a/b) min (f + b g). Once
+        all rows are fitted (f = 0) the strength decides nothing any more.
+        """
+        proof = solution.certificate
+        if alpha > before or proof is None:
+            return None
+        norms = float(row_norms(solution).sum())
+        loss = max(0.0, solution.objective - before * norms)
+        objective = loss + alpha * norms
+        gap = proof.value + loss * (1.0 - alpha / before) / objective if objective > 0 else 0.0
+        if gap > self.tol:
+            return None
+        proof = replace(proof, value=gap)
+        return replace(solution, objective=objective, certificate=proof, iterations=0, seconds=0.0)
 
     def _without_features(self) -> LinearResult:
         """B = 0 and the geometric median of the targets."""
@@ -149,6 +185,19 @@ class GroupPath:
             share = weights[exact] / weights[exact].sum()
             slopes[exact] = -share[:, None] * slopes.sum(0)
         return float((self.x.T @ slopes / weights.sum()).norm(dim=1).max())
+
+
+def _axes(target: Tensor) -> Tensor | None:
+    """(t, n) orthonormal axes that all rows of the targets lie in; None for as many rows.
+
+    Neither norm sees rotations, and what B and b have across the rows could only lengthen both.
+    """
+    if len(target) >= target.shape[1]:
+        return None
+    largest = target.abs().amax(1, keepdim=True)
+    rows = target / torch.where(largest > 0, largest, 1.0)  # one far out must not drown the others
+    axes: Tensor = torch.linalg.qr(rows.T).Q
+    return axes
 
 
 def row_norms(solution: LinearResult) -> NDArray[np.float64]:

@@ -73,6 +73,8 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         without which features with large units are cheap.
     tol, max_iter, max_seconds
         Accuracy (relative gap to the optimum, by default 1e-6) and limits of each solution.
+    verbose
+        Show on the standard error one line with the objective and the gap of the present solution.
 
     X may be a sparse matrix where y is given: it is never made dense beyond the columns at stake.
     y may be numbers, (n,) or (n, targets), or names of classes, which become indicator columns;
@@ -122,6 +124,7 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         tol: float | None = None,
         max_iter: int | None = None,
         max_seconds: float | None = None,
+        verbose: bool | int = False,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.alpha = alpha  # type: ignore[assignment]
@@ -130,6 +133,7 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         self.tol = tol
         self.max_iter = max_iter
         self.max_seconds = max_seconds
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose among the columns of X those that explain all of them, or y if it is given."""
@@ -147,8 +151,9 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         attempt._check_settings()
         walk = attempt._walk(X, y)
         strengths = attempt._strengths(walk) if alphas is None else _check_alphas(alphas)
-        for alpha in strengths:
-            walk.solve(float(alpha))
+        with attempt._watched("solutions along the path") as walk.callbacks:
+            for alpha in strengths:
+                walk.solve(float(alpha))
         return SelectionPath.of(walk.points)
 
     def transform(self, X: Any) -> Any:
@@ -169,10 +174,11 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
         self._check_settings()
         walk = self._walk(X, y)
         count = self._count(self.n_features_in_)
-        if count is None:
-            solution = walk.solve(float(self.alpha))
-        else:
-            solution = walk.down_to(count, self._strengths(walk))
+        with self._watched("solutions along the path") as walk.callbacks:
+            if count is None:
+                solution = walk.solve(float(self.alpha))
+            else:
+                solution = walk.down_to(count, self._strengths(walk))
         self.alpha_ = next(alpha for alpha, point in walk.points if point is solution)
         self.alpha_max_ = walk.strongest
         self.path_ = SelectionPath.of(walk.points)

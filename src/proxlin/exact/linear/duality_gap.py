@@ -82,8 +82,8 @@ def duality_gap(phi: Lagrangian, point: Point, rows: Tensor, clip: Tensor) -> Du
     conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
     bound = -phi.per_block(weights * shrunk * where.target) - conjugates
     bound = bound - (phi.per_block(conjugate + left) - own) / excess
-    if m and penalty.rest is None and bool((quadratic > 0).all()):
-        other, other_dual = _ridge_bound(phi, rows, reach)
+    if m and (penalty.rest is not None or bool((quadratic > 0).all())):
+        other, other_dual = _unbalanced_bound(phi, rows, reach)
         shrunk = torch.where(other > bound, other_dual, shrunk)
         bound = torch.maximum(bound, other)
     scale = phi.per_block(weights * torch.minimum(loss.rows(residual), clip))
@@ -173,11 +173,12 @@ def clip_levels(where: Coordinates, loss: Loss) -> Tensor:
     return losses.new_tensor(levels) / where.row_sizes[:, None]
 
 
-def _ridge_bound(phi: Lagrangian, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
-    """The bound with g*(s) = sum s^2 / (2 Q) itself, and its dual point.
+def _unbalanced_bound(phi: Lagrangian, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """The bound with g* itself at s = -Z^T w d, and its dual point.
 
     With more columns than rows d cannot be moved until Z^T w d = -D, but it need not be: only the
-    intercept, which costs nothing, has to be balanced.
+    intercept, which costs nothing, has to be balanced. Of a ridge g*(s) = sum s^2 / (2 Q); where
+    there is a rest h, d is shrunk until h*(s) = 0, and g* <= h* since g >= h.
     """
     where, loss, m = phi.where, phi.loss, phi.penalty.rows
     weights, free = where.weights[:, None], where.design[:, m:]
@@ -185,11 +186,14 @@ def _ridge_bound(phi: Lagrangian, rows: Tensor, reach: Tensor) -> tuple[Tensor, 
     if free.shape[1]:
         lever = where.damping[:, None] * free
         dual = rows - lever * (free.T @ (weights * rows)) / (free.T @ (weights * lever))
-    excess = loss.excess(dual)
-    dual = dual / (excess if phi.blocks else excess.max())
-    pull = where.design.T @ (weights * dual)
+    pull, excess = where.design.T @ (weights * dual), loss.excess(dual)
+    if phi.penalty.rest is not None:
+        excess = torch.maximum(excess, phi.penalty.rest.excess(-pull[:m]))
+    excess = excess if phi.blocks else excess.max()
+    dual, pull = dual / excess, pull / excess
     cost = pull.abs() * (2.0 * reach)
-    cost[:m] = pull[:m].square() / (2.0 * phi.penalty.quadratic)
+    ridge = phi.penalty.rest is None
+    cost[:m] = pull[:m].square() / (2.0 * phi.penalty.quadratic) if ridge else 0.0
     conjugates = loss.conjugate(dual, where.weights)
     conjugates = conjugates if phi.blocks else conjugates.sum().reshape(1)
     return -phi.per_block(weights * dual * where.target) - conjugates - phi.per_block(cost), dual

@@ -6,6 +6,7 @@ phi(theta) = sum_i w_i envelope(Z theta - V + dual/rho)_i + 1/2 <Q theta, theta>
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,7 @@ _LARGEST = 1500  # unknowns of one dense system
 _COUPLED = 400  # unknowns beyond which products cost less than assembling coupled targets
 _SPARSE = 0.7  # share of the rows below which only those with curvature are gathered
 _PRODUCTS = 500  # steps of conjugate gradients
+_SINGULAR = 1e-10  # share of the largest curvature below which a preconditioner has none
 _RETRIES = 10  # times that a system that is not positive definite is shifted further
 
 
@@ -105,7 +107,10 @@ class GeneralizedHessian:
         blocks = self.phi.blocks
         unknowns = self.k * (1 if blocks else self.t)
         if unknowns > (_LARGEST if blocks else min(_COUPLED, _LARGEST)):
-            direction, solved = self._conjugate_gradients(gradient, accuracy)
+            few = self._few_rows(_COUPLED)
+            direction, solved = self._conjugate_gradients(gradient, accuracy, by_rows=few)
+            if not solved and not few and self._few_rows(_LARGEST):
+                direction, solved = self._conjugate_gradients(gradient, accuracy, by_rows=True)
             if solved or unknowns > _LARGEST:
                 return direction
         moving = gradient.abs().amax(0).nonzero().squeeze(1) if blocks else None
@@ -220,13 +225,68 @@ class GeneralizedHessian:
                 total[:m] += self.penalty_hessian.matrix.diagonal().reshape(m, self.t)
         return total
 
-    def _conjugate_gradients(self, gradient: Tensor, accuracy: float) -> tuple[Tensor, bool]:
+    def _few_rows(self, most: int) -> bool:
+        """Whether a system of the rows' unknowns is at most that, and half of one of theta's."""
+        curved = self.penalty_hessian
+        small = self.t * len(self.a) <= min(most, self.k * self.t // 2)
+        return small and not self.phi.blocks and curved is not None and curved.matrix is None
+
+    def _inverse_by_rows(self, floor: Tensor) -> Callable[[Tensor], Tensor]:
+        """About H^-1 times a gradient, by the formula of Woodbury: a system of n t unknowns.
+
+        H = P + Z^T L L^T Z with P = diag(p) - q q^T within each row of theta; P^-1 = 1/p + u u^T.
+        Directions in which P is nearly 0 are given `floor` of it: H is preconditioned, not solved.
+        """
+        assert self.penalty_hessian is not None
+        z, m = self.phi.where.design, len(self.penalty_hessian.diagonal)
+        p = floor.clone()
+        p[:m] += self.penalty_hessian.diagonal
+        u = torch.zeros_like(p)
+        if self.penalty_hessian.rows is not None:
+            q = self.penalty_hessian.rows
+            left = 1.0 - (q.square() / p[:m]).sum(1, keepdim=True)
+            u[:m] = q / p[:m] / left.clamp(min=_SINGULAR).sqrt()
+        curved = torch.diag_embed(self.a)
+        if self.b is not None:
+            curved -= self.b[:, :, None] * self.b[:, None, :]
+        values, vectors = torch.linalg.eigh(curved * self.phi.where.weights[:, None, None])
+        root = vectors * values.clamp(min=0.0).sqrt()[:, None, :]  # (n, t, t) L
+
+        def unpenalized(part: Tensor) -> Tensor:
+            return part / p + u * (u * part).sum(1, keepdim=True)
+
+        n, t = self.a.shape
+        # L^T Z P^-1 Z^T L, from the part of 1/p, target by target, and that of u u^T.
+        middle = torch.zeros(n, t, n, t, dtype=p.dtype)
+        middle.diagonal(dim1=1, dim2=3).copy_(torch.einsum("ij,jt,lj->ilt", z, 1.0 / p, z))
+        moved = u.abs().amax(1) > 0
+        spread = (z[:, None, moved] * u[moved].T).reshape(n * t, -1)
+        middle = (middle.reshape(n * t, n * t) + spread @ spread.T).reshape(n, t, n, t)
+        middle = torch.einsum("iar,ialc->irlc", root, middle)
+        middle = torch.einsum("irlc,lcs->irls", middle, root).reshape(n * t, n * t)
+        middle.diagonal().add_(1.0)
+        factor = torch.linalg.cholesky_ex((middle + middle.T) / 2)[0]
+
+        def inverse(part: Tensor) -> Tensor:
+            first = unpenalized(part)
+            seen = torch.einsum("iar,ia->ir", root, z @ first).reshape(-1, 1)
+            answer = torch.cholesky_solve(seen, factor).reshape(n, t)
+            return first - unpenalized(z.T @ torch.einsum("iar,ir->ia", root, answer))
+
+        return inverse
+
+    def _conjugate_gradients(
+        self, gradient: Tensor, accuracy: float, *, by_rows: bool
+    ) -> tuple[Tensor, bool]:
         diagonal = self._diagonal()
         top = max(float(diagonal.max()), 1e-8 * self.phi.rho, 1e-300)
         shift = self.phi.hold + diagonal.clamp(min=1e-8 * top) * _slack(self.phi, accuracy)
         scale = 1.0 / (diagonal.clamp(min=1e-8 * top) + shift)
+        inverse: Callable[[Tensor], Tensor] = scale.mul
+        if by_rows:
+            inverse = self._inverse_by_rows(shift.clamp(min=_SINGULAR * top))
         x, r = torch.zeros_like(gradient), gradient.clone()
-        z = scale * r
+        z = inverse(r)
         d, rz = z.clone(), float((r * z).sum())
         stop = min(1e-2, accuracy**0.5) ** 2 * rz
         for _ in range(_PRODUCTS):
@@ -237,7 +297,7 @@ class GeneralizedHessian:
             step = rz / bent
             x += step * d
             r -= step * hd
-            z = scale * r
+            z = inverse(r)
             before, rz = rz, float((r * z).sum())
             d = z + (rz / before) * d
         return x, False

@@ -246,3 +246,26 @@ def test_points_between_thousands_stay_so_in_a_file_without_any_comma():
     np.testing.assert_array_equal(
         read_numbers(later.frame["x"], numbers.reading).values, [1125, 2250]
     )
+
+
+def test_a_later_file_may_have_the_other_decimal_mark():
+    trained = parse_csv("\n".join(["x,y", *["1.5,1", "0.126,1"] * 30]).encode())
+    reading = find_numbers(trained.frame["x"], comma_decimals=False).reading
+    later = parse_csv(b"x;y\n0,126;1\n1,5;1\n-2,250;1\n")
+    np.testing.assert_array_equal(
+        read_numbers(later.frame["x"], reading).values, [0.126, 1.5, -2.25]
+    )
+    mixed = parse_csv(b"x;y\n0,126;1\n1.5;1\n")  # neither mark for all: as in training
+    np.testing.assert_array_equal(read_numbers(mixed.frame["x"], reading).values, [np.nan, 1.5])
+
+
+def test_a_group_of_thousands_does_not_begin_with_zero():
+    column = parse_csv("\n".join(["x;y", *["0,126;1", "1,250;1"] * 30]).encode()).frame["x"]
+    numbers = find_numbers(column, comma_decimals=False)
+    np.testing.assert_array_equal(numbers.values[:2], [0.126, 1.25])
+
+
+def test_a_typographic_minus_is_a_minus():
+    column = pd.Series(["\u22120.5", "1.5", "2"] * 20)
+    numbers = find_numbers(column, comma_decimals=False)
+    np.testing.assert_array_equal(numbers.values[:3], [-0.5, 1.5, 2.0])

@@ -79,6 +79,8 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
     observed = numbers.values[np.isfinite(numbers.values)]
     if not len(observed) or observed.min() == observed.max():
         what = f"always {observed[0]:g}" if len(observed) else "missing in every row"
+        if not len(observed) and numbers.unreadable:
+            what = f"no usable number in any row, such as {numbers.example[:20]!r}"
         raise InvalidInputError(f"target {name!r} is {what}: there is nothing to learn.")
     center, scale = robust_scaling(observed)
     notes = _reading_notes(name, numbers)

@@ -42,12 +42,12 @@ class TableEncoding:
             hint = nearest(absent[0], [name for name in present if name not in wanted])
             raise InvalidInputError(
                 f"the table must have the column{'s' if len(absent) > 1 else ''}"
-                f" {_some(absent, 5)}, which the model was trained with; it has"
-                f" {_some(present)}.{hint}"
+                f" {some_names(absent, 5)}, which the model was trained with; it has"
+                f" {some_names(present)}.{hint}"
             )
         used = {*wanted, *(column.name for column in self.targets)}
         extra = [name for name in present if name not in used]
-        return [f"Not used: {_some(extra)}."] if extra else []
+        return [f"Not used: {some_names(extra)}."] if extra else []
 
     def encode(self, frame: pd.DataFrame) -> tuple[Matrix, list[str]]:
         """The features (rows, encoded columns), scaled; and what was done, in sentences."""
@@ -105,6 +105,9 @@ class TableEncoding:
         )
 
 
-def _some(names: list[str], most: int = 8) -> str:
+def some_names(names: list[str], most: int = 8) -> str:
+    """The first of these names of columns, and how many more there are."""
+    if not names:
+        return "no columns"
     shown = ", ".join(repr(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

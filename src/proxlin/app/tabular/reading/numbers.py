@@ -23,8 +23,14 @@ _COMMAS = 0.2  # of the cells with a point or comma that must show how points ar
 _LOOK = 1000  # cells that tell whether a way of reading is worth trying
 _FORMS_OF_TWO = 12  # texts that two words can be written as: yes, Yes, YES, with spaces
 _MARKS = " \t\u00a0\u202f$€£¥%"  # currencies and the like around a number
-_POINT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
-_COMMA = re.compile(r"[-+]?(\d+(,\d*)?|,\d+|\d{1,3}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII)
+_MINUS = "\u2212"  # the typographic one
+# No group of thousands begins with 0: 0,126 is an eighth.
+_POINT = re.compile(
+    r"[-+]?(\d+(\.\d*)?|\.\d+|[1-9]\d{0,2}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII
+)
+_COMMA = re.compile(
+    r"[-+]?(\d+(,\d*)?|,\d+|[1-9]\d{0,2}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII
+)
 _TRUTH = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 
 
@@ -76,14 +82,21 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
 
 
 def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
-    """The column as numbers in the way that another column of the same meaning was read."""
+    """The column as numbers in the way that another column of the same meaning was read.
+
+    Cells that cannot be numbers in that way, and all are with the other decimal mark, have that.
+    """
     direct = _direct(column)
     if direct is not None and (direct.reading.form == "date") == (reading.form == "date"):
         return direct
     cells = TextCells.of(column)
     if cells is None:
         return Numbers(np.full(len(column), np.nan), reading, unreadable=len(column))
-    return cells.read(reading)
+    numbers = cells.read(reading)
+    if numbers.unreadable and reading.form == "number":
+        other = cells.read(Reading("number", not reading.comma))
+        return numbers if other.unreadable else other
+    return numbers
 
 
 def is_number(text: str) -> bool:
@@ -199,6 +212,7 @@ def _plain(column: pd.Series[Any]) -> Vector:
 
 
 def _number(text: str, comma: bool) -> float:
+    text = text.replace(_MINUS, "-")
     sign = "-" if text.startswith("-") else ""
     bare = sign + text.removeprefix("-").strip(_MARKS)
     if not (_COMMA if comma else _POINT).fullmatch(bare):
