@@ -357,6 +357,14 @@ def test_no_fewer_rows_than_cost_as_much_as_the_rest_of_a_step(steps, overhead, 
     assert rows_by_the_clock(seconds, 1_024) == expected
 
 
+@pytest.mark.parametrize(("dearer", "expected"), [(1.0, 512), (1.5, 256)])
+def test_half_of_more_rows_are_taken_where_the_cache_holds_no_more(dearer, expected):
+    def seconds(rows):
+        return 10.0 / 5_600 * rows / 64 * (dearer if rows >= 512 else 1.0)
+
+    assert rows_by_the_clock(seconds, 64, steps=40) == expected
+
+
 @pytest.mark.parametrize("busy", range(8))
 def test_a_busy_moment_of_the_machine_does_not_choose_the_rows(busy):
     """Nor does it end the trial: one step of ten milliseconds has taken a hundred."""

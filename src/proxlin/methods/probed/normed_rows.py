@@ -14,7 +14,7 @@ from proxlin.linearize import linearize_local
 from proxlin.linearize.torch_modes import quietly
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, turned_sides
-from proxlin.methods.probed.pace import FewerRows, power_of_two
+from proxlin.methods.probed.pace import OtherRows, power_of_two
 from proxlin.methods.probed.state import ProbedState
 from proxlin.problem import Problem
 from proxlin.problem.shards import LocalBatch
@@ -22,7 +22,7 @@ from proxlin.terms.layout import Layout
 
 _ROWS = 64, 1024  # of a batch, at least and at most
 _TIMED_STEPS = 9  # that tell how many there is time for
-_TIMED_AGAIN = 3  # with the fewest rows
+_TIMED_AGAIN = 3  # with another number of them
 _CHEAP = 4  # times the work of turning the sides is less than that of the rows
 _STEPS = 700  # of a run: beyond, larger batches lead further than more steps; below, smaller ones
 
@@ -41,19 +41,29 @@ def settle_rows(
         state.normed_rows = batch_size or min(max(state.batch_size, least), most)
     elif batch_size or not budget.max_seconds:
         return
-    elif state.fewer.rows:
-        state.fewer.pace.begin_step(budget.progress)
-        if state.fewer.pace.steps == _TIMED_AGAIN:
-            rows, state.fewer = state.fewer.balanced_rows(state.normed_rows), FewerRows()
-            _take_rows(state, memory, rows)
+    elif state.other.rows:
+        state.other.pace.begin_step(budget.progress)
+        if state.other.pace.steps == _TIMED_AGAIN:
+            _settle_other_rows(state, memory)
     elif trial.slow or (trial.tells_pace and trial.pace.steps == _TIMED_STEPS):
-        steps = trial.pace.steps_of_a_run
+        steps, before = trial.pace.steps_of_a_run, state.normed_rows
         if not trial.slow:
-            _take_rows(state, memory, rows_of_a_run(state.normed_rows, steps))
+            _take_rows(state, memory, rows_of_a_run(before, steps))
         trial.slow = False
         if steps < _STEPS and rows_cost_most(problem.layout, memory.rows):
-            state.fewer = FewerRows(state.normed_rows, trial.pace.share)
             _take_rows(state, memory, least)
+        if state.normed_rows != before:
+            state.other = OtherRows(before, trial.pace.share)
+
+
+def _settle_other_rows(state: ProbedState, memory: NormedMemory) -> None:
+    """Go on with the better of two numbers; of more rows than before half of them is tried, too."""
+    other, present = state.other, state.normed_rows
+    if present > other.rows:
+        state.other, rows = OtherRows(present, other.pace.share, half=True), present // 2
+    else:
+        state.other, rows = OtherRows(), other.settled_rows(present)
+    _take_rows(state, memory, rows)
 
 
 def _take_rows(state: ProbedState, memory: NormedMemory, rows: int) -> None:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import median
 
 _MOST = 16  # steps that are timed
+_DEAR = 2.5  # times as much for twice the rows: they do not fit into the cache
 
 
 @dataclass
@@ -42,19 +43,26 @@ class Pace:
 
 
 @dataclass
-class FewerRows:
-    """Steps with few rows, timed beside those that had `rows`.
-
-    A small net's step costs some milliseconds whatever the batch, and fewer rows than cost as much
-    as that make each step worse and hardly any more of them.
-    """
+class OtherRows:
+    """Steps with another number of rows, timed beside those that had `rows`."""
 
     rows: int = 0  # none are timed
     share: float = 0.0  # of the budget, that a step with them takes
-    pace: Pace = field(default_factory=Pace)  # of steps with fewer
+    half: bool = False  # whether the other number is half of them, which may be cheaper by more
+    pace: Pace = field(default_factory=Pace)  # of steps with the other number
 
-    def balanced_rows(self, fewer: int) -> int:
-        """So many that they cost as much as the rest of a step, between the two numbers."""
+    def settled_rows(self, fewer: int) -> int:
+        """How many to go on with, where `fewer` are the other number."""
+        if self.half:
+            return fewer if self.share > _DEAR * self.pace.share else self.rows
+        return self._balanced_rows(fewer)
+
+    def _balanced_rows(self, fewer: int) -> int:
+        """So many that they cost as much as the rest of a step, between the two numbers.
+
+        A small net's step costs some milliseconds whatever the batch, and fewer rows than cost as
+        much as that make each step worse and hardly any more of them.
+        """
         saved = self.share - self.pace.share
         if saved <= 0 or fewer >= self.rows:
             return self.rows

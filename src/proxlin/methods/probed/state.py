@@ -13,7 +13,7 @@ from proxlin.methods.probed.batch_probe import HALVES
 from proxlin.methods.probed.batch_size import GradientNoise
 from proxlin.methods.probed.collapse import CollapseWatch
 from proxlin.methods.probed.normed import NormedMemory
-from proxlin.methods.probed.pace import FewerRows
+from proxlin.methods.probed.pace import OtherRows
 from proxlin.methods.probed.trial import Trial
 from proxlin.methods.probed.trust_region import TrustRegion
 from proxlin.problem.rows import Shuffler
@@ -57,7 +57,7 @@ class ProbedState:
     split: float = 1.0  # penalty of the proximal step's ADMM
     steps: int = 0
     normed_rows: int = 0  # of a batch of normed steps; 0: not settled yet
-    fewer: FewerRows = field(default_factory=FewerRows)  # while steps with fewer are timed
+    other: OtherRows = field(default_factory=OtherRows)  # while steps with other rows are timed
     residual_size: float = 0.0  # of a typical entry, as normed steps saw it last
     first_size: float = 0.0  # the same as they saw it first
 
