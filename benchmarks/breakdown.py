@@ -185,14 +185,14 @@ def draw(records: pd.DataFrame, path: Path) -> None:
 
     linear = medians(records, "linear", "scattered")
     panels = [
-        (linear.xs(SHARE, level="share"), "size of the errors in 30 % of the targets"),
-        (linear.xs(SIZE, level="size"), "share of wrong targets, errors of 1,000"),
+        (linear.xs(SHARE, level="share"), "lines: size of the errors, 30 % of the targets wrong"),
+        (linear.xs(SIZE, level="size"), "lines: share of wrong targets, errors of 1,000"),
     ]
     nets = medians(records, "net", "scattered")
     if len(nets):
-        panels.append((nets.xs(SHARE, level="share"), "nets: size of the errors, 30 %"))
+        panels.append((nets.xs(SHARE, level="share"), "nets: size of the errors, 30 % wrong"))
     figure, axes = pyplot.subplots(
-        1, len(panels), figsize=(4.5 * len(panels), 4.2), layout="constrained"
+        1, len(panels), figsize=(4.5 * len(panels), 4.6), sharey=True, layout="constrained"
     )
     others = [*contestants("linear"), *IN_R][1:]
     palette = {name: f"C{number}" for number, name in enumerate(others)}
@@ -201,7 +201,7 @@ def draw(records: pd.DataFrame, path: Path) -> None:
             ours = name == "proxlin"
             ax.plot(
                 table.index, table[name].clip(upper=1e4), label=name, zorder=3 if ours else 2,
-                linewidth=3.5 if ours else 1.3, color="#c44e52" if ours else palette[name],
+                linewidth=4.0 if ours else 1.3, color="black" if ours else palette[name],
             )  # fmt: skip
         ax.set_yscale("log")
         ax.set_ylim(0.05, 1e4)
@@ -209,7 +209,8 @@ def draw(records: pd.DataFrame, path: Path) -> None:
         ax.set_xlabel(label)
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("error on clean rows, in deviations of the noise")
-    axes[0].legend(loc="upper left", fontsize="small", ncols=2)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
