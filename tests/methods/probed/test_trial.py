@@ -308,10 +308,17 @@ def test_both_kinds_of_steps_and_the_trial_learn_in_spite_of_wrong_rows(p):
 
 @pytest.mark.parametrize(
     ("rows", "steps", "expected"),
-    [(64, 600, 64), (64, 2_600, 256), (512, 1_000, 1_024), (1_024, 9_000, 1_024), (256, 90, 256)],
-)
+    [
+        (64, 600, 64), (64, 2_600, 256), (512, 1_000, 1_024), (256, 90, 256),
+        (1_024, 5_000, 1_024), (1_024, 12_000, 2_048), (64, 192_000, 2_048), (1_024, 1e6, 4_096),
+    ],
+)  # fmt: skip
 def test_batches_are_larger_where_there_is_time_for_many_steps(rows, steps, expected):
     assert rows_of_a_run(rows, steps) == expected
+
+
+def test_batches_of_residuals_without_targets_stay_as_large_as_usual():
+    assert rows_of_a_run(1_024, 12_000, noisy=False) == 1_024
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(60.0, 512), (15.0, 128), (None, 64)])

@@ -20,11 +20,12 @@ from proxlin.problem import Problem
 from proxlin.problem.shards import LocalBatch
 from proxlin.terms.layout import Layout
 
-_ROWS = 64, 1024  # of a batch, at least and at most
+_ROWS = 64, 1024, 4096  # of a batch: at least, usually at most, and in runs of very many steps
 _TIMED_STEPS = 9  # that tell how many there is time for
 _TIMED_AGAIN = 3  # with another number of them
 _CHEAP = 4  # times the work of turning the sides is less than that of the rows
 _STEPS = 700  # of a run: beyond, larger batches lead further than more steps; below, smaller ones
+_MANY = 3_000  # of a run with usual batches, beyond which more time is for more steps and more rows
 
 
 def settle_rows(
@@ -35,7 +36,7 @@ def settle_rows(
     batch_size: int | None,
 ) -> None:
     """Choose `state.normed_rows` before the first step, and once more when some are timed."""
-    trial, (least, most) = state.trial, _ROWS
+    trial, (least, most, _) = state.trial, _ROWS
     assert trial is not None
     if not state.normed_rows:
         state.normed_rows = batch_size or min(max(state.batch_size, least), most)
@@ -48,7 +49,7 @@ def settle_rows(
     elif trial.slow or (trial.tells_pace and trial.pace.steps == _TIMED_STEPS):
         steps, before = trial.pace.steps_of_a_run, state.normed_rows
         if not trial.slow:
-            _take_rows(state, memory, rows_of_a_run(before, steps))
+            _take_rows(state, memory, rows_of_a_run(before, steps, problem.affine_in_output))
         trial.slow = False
         if steps < _STEPS and rows_cost_most(problem.layout, memory.rows):
             _take_rows(state, memory, least)
@@ -73,14 +74,18 @@ def _take_rows(state: ProbedState, memory: NormedMemory, rows: int) -> None:
         memory.begin(state.theta)
 
 
-def rows_of_a_run(rows: int, steps: float) -> int:
+def rows_of_a_run(rows: int, steps: float, noisy: bool = True) -> int:
     """Rows of a batch for a run that has time for so many steps with `rows` of them.
 
     Slopes of few rows are mostly noise in the end: of a long run more rows make each step better
-    than more steps would make the run.
+    than more steps would make the run. Residuals that have no targets may have no noise.
     """
-    wanted = rows * steps / _STEPS
-    return max(rows, min(power_of_two(wanted), _ROWS[1]))
+    _, usual, most = _ROWS
+    wanted = min(rows * steps / _STEPS, usual)
+    steps_with_usual = rows * steps / usual
+    if noisy and steps_with_usual > _MANY:
+        wanted = min(usual * math.sqrt(steps_with_usual / _MANY), most)
+    return max(rows, power_of_two(wanted))
 
 
 def rows_cost_most(layout: Layout, rows: int) -> bool:
