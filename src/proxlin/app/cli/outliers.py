@@ -82,7 +82,7 @@ def outliers(
             found = _detected(source, separator, names, report, stages)
             rows, judged, cutoff, notes = found.table, found.judged, found.cutoff, found.notes
             misfits = found.worst(top or len(rows.frame))
-            cells = found.odd_cells(_CELLS)
+            cells = found.odd_cells(_CELLS) if as_json else found.other_cells(misfits, _CELLS)
             scale = _ODDITY
         else:
             model = load_model(source)
@@ -162,7 +162,7 @@ def _shown(misfits: list[Misfit]) -> Table:
 
 
 def _cells_shown(cells: list[tuple[int, OddCell]]) -> Table:
-    table = Table(title="Single numbers far from their column and their row")
+    table = Table(title="Other single numbers far from their column and their row")
     table.add_column("row", justify="right")
     for heading in ("column", "got", "expected"):
         table.add_column(heading, overflow="fold")

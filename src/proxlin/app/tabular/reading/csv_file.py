@@ -27,6 +27,11 @@ from proxlin.errors import InvalidInputError
 # Besides those that pandas knows: "", NA, N/A, NaN, NULL, None and the like.
 MISSING_MARKS = ("?", "-", "--", ".", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!")
 
+_START = 400  # bytes that show what a text is
+_NO_TABLES = {
+    "JSON": re.compile(r"\s*(\[\s*[\[{]|\{\s*\")"),
+    "a web page or XML": re.compile(r"\s*<(!doctype|html|\?xml|table)", re.IGNORECASE),
+}
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\Z")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(\.\d{3})+")
 _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
@@ -69,6 +74,10 @@ def parse_csv(content: bytes, separator: str | None = None) -> RawTable:
     cannot be read: ...".
     """
     encoding = find_encoding(content)
+    start = content[:_START].decode(encoding, "replace")
+    for kind, beginning in _NO_TABLES.items():
+        if beginning.match(start):
+            raise InvalidInputError(f"it is {kind}; save the table as CSV.")
     layout = find_layout(content, encoding, separator)
     if not layout.header:
         raise InvalidInputError("it is empty; the first line must hold the names of the columns.")
@@ -142,7 +151,8 @@ def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple
             elif width > named and any(cell.strip() for cell in row[named:]):
                 raise InvalidInputError(
                     f"line {reader.line_num:,} has {width} cells, the header {named}; put quotes"
-                    " around cells with a separator in them, or name the right --separator."
+                    " around cells with a separator in them, name the right --separator, or take"
+                    " out lines above the names of the columns."
                 )
     except csv.Error as cause:
         raise InvalidInputError(
