@@ -58,6 +58,7 @@ def outliers(
     separator: Annotated[
         str | None, typer.Option(help="Separator of a CSV file, if it is not detected.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No remarks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
 ) -> None:
     """Rows of a table that do not fit the others, and the cells to blame.
@@ -76,7 +77,8 @@ def outliers(
         raise InvalidInputError(
             "--drop and --report are for a table without a model; leave them out."
         )
-    with Stages(show=not as_json) as stages:
+    quiet = quiet or as_json
+    with Stages(show=not quiet) as stages:
         if table is None:
             names = comma_separated("--drop", drop, str) or ()
             found = _detected(source, separator, names, report, stages)
@@ -94,7 +96,7 @@ def outliers(
             misfits = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
             cutoff, scale = model.scale.cutoff, _SCALE
             notes, cells = (*rows.notes, *remarks), []
-    for note in () if as_json else notes:
+    for note in () if quiet else notes:
         remark(printable(note))
     if out is not None:
         write_table(_frame(misfits), out)

@@ -96,6 +96,7 @@ def test_columns_without_a_name_are_called_by_their_place():
         (b"PK\x03\x04....", "spreadsheet"),
         (b"PAR1 but short", "Parquet"),
         (b'a,b\n1,"2\n3,4\n', "quote"),
+        (b'a,b\n1,2\n3,"4\n5,6\n', "a quote in line 3 does not end"),
         (b"a,b\n1," + b"x" * 200_000 + b"\n", "quote that does not end"),
     ],
 )
