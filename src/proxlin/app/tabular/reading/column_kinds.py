@@ -18,6 +18,7 @@ from proxlin.app.tabular.reading.numbers import (
     Numbers,
     TextCells,
     find_numbers,
+    is_measured,
     is_number,
     read_numbers,
 )
@@ -38,7 +39,6 @@ _IDENTIFIER = re.compile(
     r"|^unnamed: 0$"
 )
 _MAY_IDENTIFY = re.compile(r"(^|[^a-z])(index|key|nr|no)$")  # or a price index, a number of guests
-_MEASURED = re.compile(r"[-+]?\d[\d.,]*\s?[^\W\d_]{1,5}[²³23]?")  # 58.4 kg, 120 m²
 _NUMERIC = 0.95  # share of the texts that are numbers, each by itself
 _LONGEST = 40  # characters of a cell that a sentence quotes
 _MOSTLY = 0.5  # different values a row, from which on numbers named as identifiers are ones
@@ -149,6 +149,7 @@ def _reading_notes(name: str, numbers: Numbers) -> list[str]:
         decimals = bool((numbers.values % 1 > 0).any())  # NaN is none
         meant = "with commas before the decimals" if decimals else "points only between thousands"
         marks = f", {meant}" if numbers.reading.comma else ""
+        marks += f", with {numbers.reading.unit.strip()!r} behind" if numbers.reading.unit else ""
         return [f"{name!r} holds numbers written as text{marks}; they were read as numbers."]
     return []
 
@@ -200,8 +201,8 @@ def _nearly_numbers(cells: TextCells) -> str:
         return f" It looks like dates: {READ}."
     if sum(map(is_number, cells.texts)) >= _NUMERIC * len(cells.texts):
         return " It looks like numbers: write all decimals after a point, or all after a comma."
-    if cells.mostly(lambda text: _MEASURED.fullmatch(text) is not None):
-        return " It looks like numbers with a unit: convert them to one, and leave its name out."
+    if cells.mostly(is_measured):
+        return " It looks like numbers with units: convert them to one unit."
     return ""
 
 
