@@ -29,6 +29,7 @@ _SCALE = (
     "The score says how many robust standard deviations a row's error lies above that of a middling"
     " training row; beyond {cutoff:g} a row counts as an outlier."
 )
+_TARGETS_ONLY = " Only targets are judged: for wrong cells elsewhere, leave the model out."
 _ODDITY = (
     "The score says how many robust standard deviations a row is odder than a middling one; beyond"
     " {cutoff:g} it counts as an outlier. An odd row need not be a wrong one."
@@ -94,7 +95,8 @@ def outliers(
             encoded, remarks = model.read(rows.frame, targets=True)
             judged = model.judge_encoded(encoded, model.encoding.read_targets(rows.frame))
             misfits = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
-            cutoff, scale = model.scale.cutoff, _SCALE
+            cutoff = model.scale.cutoff
+            scale = _SCALE + (_TARGETS_ONLY if model.encoding.targets else "")
             notes, cells = (*rows.notes, *remarks), []
     for note in () if quiet else notes:
         remark(printable(note))
