@@ -92,6 +92,26 @@ def test_a_gross_number_is_told_first_among_single_cells_however_usual_its_row(f
     assert {other.column for _, other in others} <= {"width"}  # 80 in row 8, as in the fixture
 
 
+def test_other_single_cells_are_those_that_no_shown_row_names(frame) -> None:
+    frame = frame.copy()
+    frame.loc[60:64, "length"] = 1e6
+    found = detect_outliers(frame)
+    misfits = found.worst(3)
+    named = {(misfit.row, cell.column) for misfit in misfits for cell in misfit.cells}
+    other = {(row, cell.column) for row, cell in found.other_cells(misfits, 10)}
+    every = {(row, cell.column) for row, cell in found.odd_cells(10)}
+    assert other == every - named
+    assert 0 < len(other) < len(every)
+
+
+def test_missing_numbers_stay_missing_and_no_median_is_told_of(frame) -> None:
+    frame = frame.copy()
+    frame.loc[20:25, "length"] = np.nan
+    found = detect_outliers(frame)
+    assert np.isnan(found.cells[20:26]).any(axis=1).all()
+    assert not any("median" in note for note in found.notes)
+
+
 def test_tables_without_far_numbers_or_without_numbers_have_no_odd_cells(frame) -> None:
     rng = np.random.default_rng(1)
     clean = frame[["length", "weight"]].clip(5, 40).assign(kind=frame["kind"])

@@ -227,7 +227,7 @@ def _show(summary: FitSummary, out: Path) -> None:
             these = "are outliers themselves; they decide"
         say(f"{wrong:,} of the test rows {these} mean error and r2: look at the median error.")
     if len(summary.metrics["families"]) > 1:
-        families = Table(title="What was tried: error on held-out training rows")
+        families = Table(title="What was tried: error on held-out rows, in robust deviations")
         for heading in ("family", "held-out error", "weight"):
             families.add_column(heading, justify="left" if heading == "family" else "right")
         for family in summary.metrics["families"]:

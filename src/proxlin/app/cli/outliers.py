@@ -29,6 +29,7 @@ _SCALE = (
     "The score says how many robust standard deviations a row's error lies above that of a middling"
     " training row; beyond {cutoff:g} a row counts as an outlier."
 )
+_TARGETS_ONLY = " Only targets are judged: for wrong cells elsewhere, leave the model out."
 _ODDITY = (
     "The score says how many robust standard deviations a row is odder than a middling one; beyond"
     " {cutoff:g} it counts as an outlier. An odd row need not be a wrong one."
@@ -58,6 +59,7 @@ def outliers(
     separator: Annotated[
         str | None, typer.Option(help="Separator of a CSV file, if it is not detected.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No remarks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
 ) -> None:
     """Rows of a table that do not fit the others, and the cells to blame.
@@ -76,13 +78,14 @@ def outliers(
         raise InvalidInputError(
             "--drop and --report are for a table without a model; leave them out."
         )
-    with Stages(show=not as_json) as stages:
+    quiet = quiet or as_json
+    with Stages(show=not quiet) as stages:
         if table is None:
             names = comma_separated("--drop", drop, str) or ()
             found = _detected(source, separator, names, report, stages)
             rows, judged, cutoff, notes = found.table, found.judged, found.cutoff, found.notes
             misfits = found.worst(top or len(rows.frame))
-            cells = found.odd_cells(_CELLS)
+            cells = found.odd_cells(_CELLS) if as_json else found.other_cells(misfits, _CELLS)
             scale = _ODDITY
         else:
             model = load_model(source)
@@ -92,9 +95,10 @@ def outliers(
             encoded, remarks = model.read(rows.frame, targets=True)
             judged = model.judge_encoded(encoded, model.encoding.read_targets(rows.frame))
             misfits = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
-            cutoff, scale = model.scale.cutoff, _SCALE
+            cutoff = model.scale.cutoff
+            scale = _SCALE + (_TARGETS_ONLY if model.encoding.targets else "")
             notes, cells = (*rows.notes, *remarks), []
-    for note in () if as_json else notes:
+    for note in () if quiet else notes:
         remark(printable(note))
     if out is not None:
         write_table(_frame(misfits), out)
@@ -162,7 +166,7 @@ def _shown(misfits: list[Misfit]) -> Table:
 
 
 def _cells_shown(cells: list[tuple[int, OddCell]]) -> Table:
-    table = Table(title="Single numbers far from their column and their row")
+    table = Table(title="Other single numbers far from their column and their row")
     table.add_column("row", justify="right")
     for heading in ("column", "got", "expected"):
         table.add_column(heading, overflow="fold")

@@ -106,6 +106,12 @@ class Detection:
         told = self._told([int(row) for row in rows], pairs)
         return [(int(rows[place]) + 1, cell) for (place, _), cell in zip(pairs, told, strict=True)]
 
+    def other_cells(self, misfits: Sequence[Misfit], count: int) -> list[tuple[int, OddCell]]:
+        """`odd_cells` without those that these rows name already."""
+        named = {(misfit.row, cell.column) for misfit in misfits for cell in misfit.cells}
+        found = self.odd_cells(count + len(named))
+        return [(row, cell) for row, cell in found if (row, cell.column) not in named][:count]
+
     def _told(self, rows: list[int], pairs: list[tuple[int, int]]) -> list[OddCell]:
         """The cells (place among the rows, column), with what was expected there."""
         usual = self._usual(rows)
@@ -163,15 +169,14 @@ def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = (
             f" {counted(len(encoding.labels), 'usable column')}: too little to say"
             f" what is usual; at least {_FEWEST_ROWS} rows with 2 columns must be there."
         )
-    encoded, remarks = encoding.encode(whole.frame)
-    cells, whole_numbers = encoded.copy(), set()
-    for place, owner in enumerate(encoding.owners):
-        column = encoding.features[owner]
-        if isinstance(column, NumberColumn):  # missing, not the median
-            values = read_numbers(whole.frame[column.name], column.reading).values
-            cells[np.isnan(values), place] = np.nan
-            if column.reading.form == "number" and _all_whole(values):
-                whole_numbers.add(column.name)
+    cells, remarks = encoding.encode(whole.frame, fill=False)
+    whole_numbers = {
+        column.name
+        for column in encoding.features
+        if isinstance(column, NumberColumn)
+        and column.reading.form == "number"
+        and _all_whole(read_numbers(whole.frame[column.name], column.reading).values)
+    }
     detector = RobustOutlierDetector().fit(cells)
     labels = [column.name for column in encoding.features]
     none = np.empty((0, len(labels)))
@@ -199,7 +204,8 @@ def detection_report(found: Detection, source: str, command: str) -> str:
     flags, judged = found.judged.flags, found.judged
     count, rows = int(flags.sum()), len(flags)
     table: list[tuple[Field, ...]] = []
-    for misfit in found.worst(_ROWS_SHOWN):
+    misfits = found.worst(_ROWS_SHOWN)
+    for misfit in misfits:
         where = "; ".join(
             f"{cell.column}: {got}, expected {expected}"
             for cell in misfit.cells
@@ -232,10 +238,11 @@ def detection_report(found: Detection, source: str, command: str) -> str:
         )
     ]
     cells: list[tuple[Field, ...]] = [
-        (row, cell.column, *reversed(cell.texts)) for row, cell in found.odd_cells(_ROWS_SHOWN)
+        (row, cell.column, *reversed(cell.texts))
+        for row, cell in found.other_cells(misfits, _ROWS_SHOWN)
     ]
     if cells:
-        title = "Single numbers far out"
+        title = "Other single numbers far out"
         note = "Far from the others of their column, and from what the rest of their row suggests."
         head = ("row", "column", "got", "expected")
         sections.append(Section(title, [Table(title, head, cells, (note,))]))

@@ -200,7 +200,8 @@ def _feature_names(table: RawTable, settings: FitSettings) -> tuple[list[str], l
         for name in wanted:
             if name not in present:
                 hint = nearest(name, present) or f" It has {some_names(present)}."
-                raise InvalidInputError(f"{option}: the table has no column {name!r}.{hint}")
+                sheet = "".join(f" {note}" for note in table.notes if "sheets" in note)
+                raise InvalidInputError(f"{option}: the table has no column {name!r}.{hint}{sheet}")
     taken = {*settings.targets, *settings.drop}
     if settings.features is not None:
         return [name for name in settings.features if name not in taken], []
@@ -288,7 +289,8 @@ def _check_enough(encoding: TableEncoding, rows: int, notes: Sequence[str]) -> N
     if len(encoding.labels) < least:
         reason = f" {notes[0]}" if notes else ""
         raise InvalidInputError(
-            f"at least {counted(least, 'column')} must be left to learn from; got"
+            f"at least {counted(least, 'column')} must be left to learn from"
+            f"{' beside the target' if encoding.targets else ''}; got"
             f" {len(encoding.labels)}.{reason}"
         )
     if rows < 2:

@@ -195,8 +195,8 @@ def demo_table(demo: Demo) -> Table:
         f"Completing digits, {demo.ratio:.0%} of the training answers are outliers",
         best={"error on clean training rows": "min", "error on test rows": "min"},
         remarks=(
-            "Errors are mean absolute differences of pixels in [0, 1]; outliers found is their"
-            " share among as many rows that fit worst.",
+            "Errors are mean absolute differences of pixels in [0, 1]; outliers found: the share of"
+            " them among the rows that fit worst, as many rows as there are outliers.",
         ),
     )
 

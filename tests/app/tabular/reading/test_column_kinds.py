@@ -62,6 +62,9 @@ def test_a_category_of_whole_numbers_is_met_again_as_floats():
         ([None] * 20, "every cell is missing"),
         ([[1, 2]] * 20, "lists"),
         (["same"] * 20, "nearly every cell is 'same'"),
+        (["word " * 999] * 20, f"nearly every cell is '{'word ' * 8}…'."),
+        ([f"{n}.5" if n % 2 else f"{n},5" for n in range(60)], "all after a comma"),
+        ([f"{n}.5 kg" if n % 2 else f"{n}500 g" for n in range(60)], "convert them to one unit"),
     ],
 )
 def test_columns_that_teach_nothing_are_left_out_with_the_reason(cells, told):

@@ -84,6 +84,9 @@ def test_columns_without_a_name_are_called_by_their_place():
         (b"", "empty"),
         (b"\n \n", "empty"),
         (b"a,b\n", "no rows"),
+        (b'[{"a": 1, "b": 2},\n{"a": 2, "b": 3}]', "it is JSON; save the table as CSV"),
+        (b"<!DOCTYPE html>\n<table><tr><td>1</td></tr></table>", "it is a web page or XML"),
+        (b"Prices of 2024\na,b,c\n1,2,3\n", "lines above the names of the columns"),
         (b"a,b,a\n1,2,3\n", "'a' is column 1 and 3"),
         (b"a,b\n1,2\n1,2,3\n", "line 3 has 3 cells, the header 2"),
         (b"1,2.5\n3,4\n", "names of the columns"),
@@ -93,6 +96,7 @@ def test_columns_without_a_name_are_called_by_their_place():
         (b"PK\x03\x04....", "spreadsheet"),
         (b"PAR1 but short", "Parquet"),
         (b'a,b\n1,"2\n3,4\n', "quote"),
+        (b'a,b\n1,2\n3,"4\n5,6\n', "a quote in line 3 does not end"),
         (b"a,b\n1," + b"x" * 200_000 + b"\n", "quote that does not end"),
     ],
 )

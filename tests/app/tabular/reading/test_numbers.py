@@ -117,3 +117,20 @@ def test_whatever_the_cells_numbers_are_finite_or_missing(cells):
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1))
 def test_numbers_survive_the_way_through_text(values):
     np.testing.assert_array_equal(found([repr(value) for value in values]).values, values)
+
+
+@pytest.mark.parametrize("unit", [" kg", "m²", "\u00a0EUR"])
+def test_one_unit_behind_all_numbers_is_left_out_and_another_is_no_number(unit) -> None:
+    column = pd.Series([f"{number},5{unit}" for number in range(40)] + ["3 t"])
+    numbers = find_numbers(column, comma_decimals=True)
+    np.testing.assert_array_equal(numbers.values, [*(np.arange(40) + 0.5), np.nan])
+    assert numbers.example == "3 t"
+    later = read_numbers(pd.Series([f"7{unit}", "8", "9 oz"]), numbers.reading)
+    np.testing.assert_array_equal(later.values, [7, 8, np.nan])
+    plain = read_numbers(pd.Series([7.0, 8.5]), numbers.reading)
+    np.testing.assert_array_equal(plain.values, [7, 8.5])
+
+
+def test_two_units_are_no_numbers() -> None:
+    column = pd.Series([f"{number} kg" if number % 4 else f"{number} g" for number in range(40)])
+    assert find_numbers(column, comma_decimals=False) is None

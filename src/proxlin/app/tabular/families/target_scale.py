@@ -39,8 +39,9 @@ def choose_target_scales(
         if log < _LOG_MARGIN * plain:
             chosen[-1] = other
             notes.append(
-                f"{target.name!r} is skewed and was taken on a log scale: held-out rows have an"
-                f" error of {log:.3g} robust deviations so, of {plain:.3g} on its own scale."
+                f"{target.name!r} is skewed and was learned on a log scale: the held-out error is"
+                f" {log:.3g} there, {plain:.3g} on its own scale, which must be"
+                f" {1 - 1 / _LOG_MARGIN:.0%} lower to be preferred."
             )
             beyond = int((own <= 0).sum())
             if beyond:

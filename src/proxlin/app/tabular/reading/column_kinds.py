@@ -14,7 +14,14 @@ from proxlin._checks import counted
 from proxlin.app.tabular.reading.columns import CategoryColumn, Column, NumberColumn, Vector
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.dates import READ, looks_like_date
-from proxlin.app.tabular.reading.numbers import Numbers, TextCells, find_numbers, read_numbers
+from proxlin.app.tabular.reading.numbers import (
+    Numbers,
+    TextCells,
+    find_numbers,
+    is_measured,
+    is_number,
+    read_numbers,
+)
 from proxlin.app.tabular.reading.target_codes import coded_rows
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.scaling import RobustScaling
@@ -32,6 +39,8 @@ _IDENTIFIER = re.compile(
     r"|^unnamed: 0$"
 )
 _MAY_IDENTIFY = re.compile(r"(^|[^a-z])(index|key|nr|no)$")  # or a price index, a number of guests
+_NUMERIC = 0.95  # share of the texts that are numbers, each by itself
+_LONGEST = 40  # characters of a cell that a sentence quotes
 _MOSTLY = 0.5  # different values a row, from which on numbers named as identifiers are ones
 _ENOUGH = 30  # rows that whole numbers without a gap number, in whatever order
 
@@ -73,8 +82,8 @@ def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list
         cells = TextCells.of(column)
         some = ", ".join(repr(text[:20]) for text in cells.texts[:3]) if cells else "lists"
         raise InvalidInputError(
-            f"target {name!r} must hold numbers; it holds {some or 'nothing'}. Name other"
-            " --targets."
+            f"target {name!r} must hold numbers; it holds {some or 'nothing'}."
+            f"{(cells and _nearly_numbers(cells.sample())) or ' Name other --targets.'}"
         )
     observed = numbers.values[np.isfinite(numbers.values)]
     if not len(observed) or observed.min() == observed.max():
@@ -140,6 +149,7 @@ def _reading_notes(name: str, numbers: Numbers) -> list[str]:
         decimals = bool((numbers.values % 1 > 0).any())  # NaN is none
         meant = "with commas before the decimals" if decimals else "points only between thousands"
         marks = f", {meant}" if numbers.reading.comma else ""
+        marks += f", with {numbers.reading.unit.strip()!r} behind" if numbers.reading.unit else ""
         return [f"{name!r} holds numbers written as text{marks}; they were read as numbers."]
     return []
 
@@ -153,7 +163,7 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     if not filled:
         learned.notes.append(f"{name!r} is left out: every cell is missing.")
         return
-    dates = f" It looks like dates: {READ}." if cells.sample().mostly(looks_like_date) else ""
+    hint = _nearly_numbers(cells.sample())
     counts: dict[str, int] = {}
     for text, count in zip(
         cells.texts, np.bincount(cells.codes[cells.codes >= 0], minlength=len(cells.texts)),
@@ -167,21 +177,37 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     if sum(counts[level] for level in levels) < _GROUPED * filled:
         learned.notes.append(
             f"{name!r} is left out: it is text with {len(counts):,} different values in"
-            f" {filled:,} cells, most of them too rare for categories.{dates}"
+            f" {filled:,} cells, most of them too rare for categories.{hint}"
         )
         return
     missing = len(column) - filled
     if len(levels) + (missing >= _RARE) < 2:
         learned.notes.append(
-            f"{name!r} is left out: nearly every cell is {max(counts, key=counts.__getitem__)!r}."
+            f"{name!r} is left out: nearly every cell is"
+            f" {_shortened(max(counts, key=counts.__getitem__))}."
         )
         return
     learned.columns.append(CategoryColumn(name, levels, missing >= _RARE))
     rare = len(counts) - len(levels)
     note = f"{name!r} is a category with {len(levels)} values, one column each"
-    note += f"; {counted(missing, 'missing cell')} are one more" if missing >= _RARE else ""
-    note += f"; none of them: {counted(rare, 'rarer value')}" if rare else ""
-    learned.notes.append(f"{note}.{dates}")
+    note += f" and one for {missing:,} missing cells" if missing >= _RARE else ""
+    note += f"; {counted(rare, 'rarer value')} without one" if rare else ""
+    learned.notes.append(f"{note}.{hint}")
+
+
+def _nearly_numbers(cells: TextCells) -> str:
+    """What a person may change so that the texts become numbers or dates; nothing for others."""
+    if cells.mostly(looks_like_date):
+        return f" It looks like dates: {READ}."
+    if sum(map(is_number, cells.texts)) >= _NUMERIC * len(cells.texts):
+        return " It looks like numbers: write all decimals after a point, or all after a comma."
+    if cells.mostly(is_measured):
+        return " It looks like numbers with units: convert them to one unit."
+    return ""
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
 def _usual_range(values: Vector) -> tuple[float, float]:

@@ -45,11 +45,14 @@ class NumberColumn:
         """A name for each number of a row."""
         return [self.name, f"{self.name} is missing"] if self.indicator else [self.name]
 
-    def encode(self, column: pd.Series[Any]) -> tuple[Matrix, list[str]]:
-        """The numbers (rows, width), and what had to be done to get them."""
+    def encode(self, column: pd.Series[Any], *, fill: bool = True) -> tuple[Matrix, list[str]]:
+        """The numbers (rows, width), and what had to be done to get them.
+
+        Without `fill` a missing cell is NaN rather than the median.
+        """
         numbers = read_numbers(column, self.reading)
         missing = np.isnan(numbers.values)
-        filled = np.where(missing, self.fill, numbers.values)
+        filled = np.where(missing, self.fill if fill else np.nan, numbers.values)
         parts = [np.clip(self.scaled(filled), -_FARTHEST, _FARTHEST)]
         if self.indicator:
             parts.append(missing.astype(np.float64))
@@ -60,7 +63,7 @@ class NumberColumn:
                 f" {numbers.example[:40]!r} became missing: not a"
                 f" {'date' if self.reading.form == 'date' else 'number'}."
             )
-        if missing.any():
+        if missing.any() and fill:
             notes.append(
                 f"{self.name!r}: {counted(int(missing.sum()), 'missing cell')} got the training"
                 f" median {show_number(self.fill, self.reading)}."

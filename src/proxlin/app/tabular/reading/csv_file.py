@@ -27,9 +27,18 @@ from proxlin.errors import InvalidInputError
 # Besides those that pandas knows: "", NA, N/A, NaN, NULL, None and the like.
 MISSING_MARKS = ("?", "-", "--", ".", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!")
 
+_START = 400  # bytes that show what a text is
+_NO_TABLES = {
+    "JSON": re.compile(r"\s*(\[\s*[\[{]|\{\s*\")"),
+    "a web page or XML": re.compile(r"\s*<(!doctype|html|\?xml|table)", re.IGNORECASE),
+}
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\Z")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(\.\d{3})+")
 _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+
+
+class _OpenQuoteError(Exception):
+    """The text ends inside quotes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +78,23 @@ def parse_csv(content: bytes, separator: str | None = None) -> RawTable:
     cannot be read: ...".
     """
     encoding = find_encoding(content)
+    start = content[:_START].decode(encoding, "replace")
+    for kind, beginning in _NO_TABLES.items():
+        if beginning.match(start):
+            raise InvalidInputError(f"it is {kind}; save the table as CSV.")
     layout = find_layout(content, encoding, separator)
     if not layout.header:
         raise InvalidInputError("it is empty; the first line must hold the names of the columns.")
     names, notes = column_names(layout.header)
-    rows, short = _measure(content, encoding, layout.separator, len(names))
+    rows, short, last = _measure(content, encoding, layout.separator, len(names))
     if not rows:
         raise InvalidInputError("it has names of columns but no rows.")
-    frame = _cells(content, encoding, layout.separator, names)
+    try:
+        frame = _cells(content, encoding, layout.separator, names)
+    except _OpenQuoteError as cause:
+        raise InvalidInputError(
+            f"a quote in line {last:,} does not end; close it, or take stray quotes out."
+        ) from cause
     doubtful = _with_three_decimals(frame) if layout.separator == ";" else []
     if doubtful:  # 1.125 may be a thousand times as large: their text decides, as in other files
         texts = _cells(content, encoding, layout.separator, names, as_text=doubtful)
@@ -126,14 +144,15 @@ def column_names(header: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 @own_cell_limit()
-def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple[int, int]:
-    """The number of rows below the header, and of those with too few cells."""
+def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple[int, int, int]:
+    """The number of rows below the header, of those with too few cells, and the last one's line."""
     text = io.TextIOWrapper(io.BytesIO(content), encoding=encoding, newline="")
     reader = csv.reader(text, delimiter=separator)
-    rows, short = -1, 0
+    rows, short, last, line = -1, 0, 1, 1
     try:
         for row in reader:
             width = len(row)
+            last, line = line, reader.line_num + 1
             if is_blank(row):
                 continue
             rows += 1
@@ -142,14 +161,15 @@ def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple
             elif width > named and any(cell.strip() for cell in row[named:]):
                 raise InvalidInputError(
                     f"line {reader.line_num:,} has {width} cells, the header {named}; put quotes"
-                    " around cells with a separator in them, or name the right --separator."
+                    " around cells with a separator in them, name the right --separator, or take"
+                    " out lines above the names of the columns."
                 )
     except csv.Error as cause:
         raise InvalidInputError(
             f"line {reader.line_num:,} has a quote that does not end, or a cell of more than"
             f" {LONGEST_CELL:,} characters."
         ) from cause
-    return rows, short
+    return rows, short, last
 
 
 def _with_three_decimals(frame: pd.DataFrame) -> list[str]:
@@ -193,9 +213,7 @@ def _cells(
     except (ValueError, OverflowError) as cause:  # ParserError and UnicodeError are ValueErrors
         reason = str(cause).strip().splitlines()
         if reason and "EOF inside string" in reason[-1]:
-            raise InvalidInputError(
-                "it has a quote that does not end; close it, or take stray quotes out."
-            ) from cause
+            raise _OpenQuoteError from cause
         raise InvalidInputError(
             f"it is no regular CSV: {reason[-1] if reason else type(cause).__name__}."
         ) from cause

@@ -49,8 +49,11 @@ class TableEncoding:
         extra = [name for name in present if name not in used]
         return [f"Not used: {some_names(extra)}."] if extra else []
 
-    def encode(self, frame: pd.DataFrame) -> tuple[Matrix, list[str]]:
-        """The features (rows, encoded columns), scaled; and what was done, in sentences."""
+    def encode(self, frame: pd.DataFrame, *, fill: bool = True) -> tuple[Matrix, list[str]]:
+        """The features (rows, encoded columns), scaled; and what was done, in sentences.
+
+        Missing numbers are the training median, or NaN without `fill`.
+        """
         cells = len(frame) * len(self.labels)
         if cells > _MOST_CELLS:
             raise MemoryBudgetError(
@@ -61,7 +64,12 @@ class TableEncoding:
         notes: list[str] = []
         first = 0
         for column in self.features:
-            part, remarks = column.encode(frame[column.name])
+            read = frame[column.name]
+            part, remarks = (
+                column.encode(read, fill=fill)
+                if isinstance(column, NumberColumn)
+                else column.encode(read)
+            )
             encoded[:, first : first + part.shape[1]] = part
             first += part.shape[1]
             notes += remarks

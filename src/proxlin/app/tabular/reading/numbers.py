@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +32,7 @@ _POINT = re.compile(
 _COMMA = re.compile(
     r"[-+]?(\d+(,\d*)?|,\d+|[1-9]\d{0,2}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII
 )
+_MEASURED = re.compile(r"[-+]?\d[\d.,]*(\s?[^\W\d_]{1,5}[²³23]?)")  # 58.4 kg, 120 m²
 _TRUTH = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 
 
@@ -41,6 +43,7 @@ class Reading:
     form: Form
     comma: bool = False  # whether a comma stands before the decimals of numbers in text
     slashed: Slashed = "not read"  # which number of a date like 12/31/2024 is the day
+    unit: str = ""  # what may stand behind numbers in text, such as " kg"
 
 
 _SLASHED = (Reading("date", slashed="day first"), Reading("date", slashed="month first"))
@@ -68,8 +71,9 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
     if cells.are_truths():
         return cells.read(Reading("truth"))
     commas = (comma_decimals, not comma_decimals) if cells.show_commas() else (False,)
-    readings = [*(Reading("number", comma) for comma in commas), Reading("date")]
     some = cells.sample()
+    unit = some.unit()
+    readings = [*(Reading("number", comma, unit=unit) for comma in commas), Reading("date")]
     tries = [
         cells.read(reading)
         for reading in readings
@@ -94,9 +98,18 @@ def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
         return Numbers(np.full(len(column), np.nan), reading, unreadable=len(column))
     numbers = cells.read(reading)
     if numbers.unreadable and reading.form == "number":
-        other = cells.read(Reading("number", not reading.comma))
+        other = cells.read(replace(reading, comma=not reading.comma))
         return numbers if other.unreadable else other
     return numbers
+
+
+def is_measured(text: str) -> bool:
+    """Whether the text is a number and a unit.
+
+    >>> is_measured("58.4 kg"), is_measured("120m²"), is_measured("3 rooms or more")
+    (True, True, False)
+    """
+    return _MEASURED.fullmatch(text) is not None
 
 
 def is_number(text: str) -> bool:
@@ -153,6 +166,12 @@ class TextCells:
         some = filled[:: max(1, len(filled) // _LOOK)]
         return TextCells(np.arange(len(some)), [self.texts[place] for place in some])
 
+    def unit(self) -> str:
+        """What follows the number in nearly all texts alike; nothing if that is none."""
+        units = Counter(found[1] for text in self.texts if (found := _MEASURED.fullmatch(text)))
+        unit, count = max(units.items(), key=lambda item: item[1], default=("", 0))
+        return unit if count >= _SHARE * len(self.texts) else ""
+
     def mostly(self, test: Callable[[str], bool]) -> bool:
         """Whether at least half of the cells that hold something pass."""
         passed = np.array([*(test(text) for text in self.texts), False])[self.codes]
@@ -165,7 +184,8 @@ class TextCells:
         elif reading.form == "date":
             each = read_days(self.texts, reading.slashed)
         else:
-            each = np.array([_number(text, reading.comma) for text in self.texts])
+            bare = [text.removesuffix(reading.unit) for text in self.texts]
+            each = np.array([_number(text, reading.comma) for text in bare])
         values = np.append(each, np.nan)[self.codes]
         bad = (self.codes >= 0) & np.isnan(values)
         example = self.texts[int(self.codes[np.argmax(bad)])] if bad.any() else ""

@@ -90,7 +90,8 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
             axes.plot(column.plain(points), _in_units(effects - middle, target), color=BLUE)
         else:
             levels = additive.coef[np.isin(additive.ramps.owners, places), 0]
-            order = np.argsort(levels)[-_MOST_LEVELS:]
+            order = np.argsort(np.abs(levels), kind="stable")[-_MOST_LEVELS:]
+            order = order[np.argsort(levels[order], kind="stable")]
             named = model.encoding.labels
             if model.estimator.columns is not None:
                 named = [named[j] for j in model.estimator.columns]

@@ -124,7 +124,10 @@ def _check_replaceable(folder: Path, *, overwrite: bool) -> None:
             " choose another --out."
         )
     if present and not overwrite:
-        raise InvalidInputError(f"{folder} already holds a model; add --overwrite to replace it.")
+        raise InvalidInputError(
+            f"{folder} already holds a model; add --overwrite to replace it (in Python"
+            " overwrite=True)."
+        )
 
 
 def _refusal(folder: Path, cause: OSError) -> InvalidInputError:
