@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proxlin.exact.linear.coordinates import Coordinates
 from proxlin.exact.linear.lagrangian import GeneralizedHessian, Lagrangian, Point
-from proxlin.exact.linear.losses import Loss, Quantile
+from proxlin.exact.linear.losses import Loss, TwoSlopes
 
 OWNED = 100.0  # times the clipped value from which on outliers own a value
 _EPS = torch.finfo(torch.float64).eps
@@ -67,7 +67,7 @@ def duality_gap(phi: Lagrangian, point: Point, rows: Tensor, clip: Tensor) -> Du
             feasible = torch.cat([c, theta[m:]])
             residual = where.design @ feasible - where.target
             value_parts[:m] = 0.5 * quadratic * c.square()
-    if isinstance(loss, Quantile) and loss.bound is not None:
+    if isinstance(loss, TwoSlopes) and loss.bound is not None:
         feasible, residual = _lifted(where, loss, feasible, residual)
     weights = where.weights[:, None]
     correction = where.solve(where.design.T @ (weights * rows) + pull)
@@ -110,7 +110,7 @@ def _reach(phi: Lagrangian, theta: Tensor) -> Tensor:
 
 
 def _lifted(
-    where: Coordinates, loss: Quantile, theta: Tensor, residual: Tensor
+    where: Coordinates, loss: TwoSlopes, theta: Tensor, residual: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The point where all rows meet their bounds, by its intercept, which is free; residuals."""
     lift = loss.shift(residual, where.row_sizes)

@@ -15,7 +15,7 @@ from proxlin._checks import check_positive
 from proxlin.exact.linear.arguments import read_bound, read_rows, read_start
 from proxlin.exact.linear.coordinates import Coordinates, choose_coordinates
 from proxlin.exact.linear.known_sides import solve_by_sides, worth_it
-from proxlin.exact.linear.losses import Quantile, loss_for
+from proxlin.exact.linear.losses import TwoSlopes, loss_for
 from proxlin.exact.linear.multipliers import OBJECTIVE, Multipliers, typical_size
 from proxlin.exact.linear.null_model import null_model_gap
 from proxlin.exact.linear.objective import best_of, mean_loss
@@ -141,7 +141,7 @@ def solve_linear(
     )
     bound = read_bound(at_least, at_most, row_loss, y, fit_intercept=fit_intercept)
     if bound is not None:
-        assert isinstance(scaled_loss, Quantile)
+        assert isinstance(scaled_loss, TwoSlopes)
         bound = (bound[0][used], bound[1])
         offsets = (bound[0] - kept[1]) / where.scale / where.row_sizes[:, None]
         scaled_loss = replace(scaled_loss, bound=offsets, side=bound[1])
