@@ -75,7 +75,7 @@ def loss_for(row_loss: RowLoss | Pinball, targets: int) -> Loss:
 
 @dataclass(frozen=True)
 class TwoSlopes:
-    """sum_j high_j r_j+ - low_j r_j-: ||r||_1 and quantiles, on one side of a bound if there is one.
+    """sum_j high_j r_j+ - low_j r_j-: ||r||_1 and quantiles, some on one side of a bound.
 
     With a bound c the loss is infinite at r < c (`side` = 1) or r > c (`side` = -1): the conjugate
     is finite for dual points of any size on that side, and known in closed form.
