@@ -166,18 +166,15 @@ def minimize(
     return result
 
 
-def sampled_stationarity(
-    problem: Problem, theta: Tensor, rows: int, *, max_seconds: float | None = None
-) -> Certificate | None:
+def sampled_stationarity(problem: Problem, theta: Tensor, rows: int) -> Certificate | None:
     """h ||theta - argmin of the model at theta|| with h = 1, on `rows` rows evenly spread.
 
-    None if the model was not solved in the time. On a sample this is a measure of the sample's
+    None if the model was not solved. On a sample this is a measure of the sample's
     objective: it stays above zero at a minimiser of the full one, by the scatter of the rows.
     """
     index = evenly_spread(problem.n_rows, rows)
     model = ConvexModel(problem.restricted(index), theta, Euclidean())
-    clock = clock_of(problem.communicator)
-    solved = _MODEL_SOLVER.solve(model, deadline=Budget(max_seconds, None, clock))
+    solved = _MODEL_SOLVER.solve(model)
     if not solved.converged:
         return None
     value = float(torch.linalg.vector_norm(solved.theta - theta))
