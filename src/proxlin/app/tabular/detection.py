@@ -11,14 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin._checks import counted
-from proxlin.app.tabular.model import Judgement, Misfit, OddCell
+from proxlin.app.tabular.model import Judgement, Misfit, OddCell, oddest
 from proxlin.app.tabular.reading.column_kinds import find_identifiers, learn_features
 from proxlin.app.tabular.reading.columns import Content, Matrix, NumberColumn, Vector
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.encoding import TableEncoding
 from proxlin.app.tabular.reading.numbers import read_numbers
 from proxlin.app.tabular.reporting.fit_drawings import score_drawing
-from proxlin.app.tabular.reporting.fit_report import remarks_section
+from proxlin.app.tabular.reporting.fit_report import misfit_table, remarks_section
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustOutlierDetector
 from proxlin.problem.scales import NORMAL_IQR
@@ -27,7 +27,6 @@ from proxlin.report.page import render
 from proxlin.report.parts import Code, Report, Section, Text, Tiles
 from proxlin.report.table import Field, Table
 
-_CELLS_SHOWN = 3  # of a row: the worst, and others more than two deviations off
 _ROWS_SHOWN = 30
 _FEWEST_ROWS = 10
 _BLAMED = 5000  # odd rows whose worst columns are counted
@@ -54,17 +53,12 @@ class Detection:
         rows = self.judged.worst(count)
         if not rows:
             return []
-        surprises = self.surprises(rows)
-        order = np.argsort(-surprises, axis=1, kind="stable")[:, :_CELLS_SHOWN]
-        shown = [
-            [(place, j) for rank, j in enumerate(line) if rank == 0 or surprises[place, j] > 2]
-            for place, line in enumerate(order)
-        ]
-        cells = iter(self._told(rows, [pair for pairs in shown for pair in pairs]))
+        shown = oddest(self.surprises(rows), least=2.0)
+        cells = iter(self._told(rows, [(k, j) for k, line in enumerate(shown) for j in line]))
         misfits = []
-        for row, pairs in zip(rows, shown, strict=True):
+        for row, line in zip(rows, shown, strict=True):
             score, flag = float(self.judged.scores[row]), bool(self.judged.flags[row])
-            odd = [next(cells) for _ in pairs]
+            odd = [next(cells) for _ in line]
             # A rare category may be odd and still the likeliest of its column.
             unexpected = [cell for cell in odd if cell.expected != cell.got] or odd[:1]
             misfits.append(Misfit(row + 1, score, flag, tuple(unexpected)))
@@ -198,14 +192,7 @@ def detection_report(found: Detection, source: str, command: str) -> str:
     """One HTML page: the oddest rows, the columns that are odd most often, and the scores."""
     flags, judged = found.judged.flags, found.judged
     count, rows = int(flags.sum()), len(flags)
-    table: list[tuple[Field, ...]] = []
-    for misfit in found.worst(_ROWS_SHOWN):
-        where = "; ".join(
-            f"{cell.column}: {got}, expected {expected}"
-            for cell in misfit.cells
-            for expected, got in (cell.texts,)
-        )
-        table.append((misfit.row, where, round(misfit.score, 1), misfit.outlier))
+    where = "where, and what the rest of the row suggests"
     odd = np.flatnonzero(flags)[:_BLAMED]
     blamed = found.surprises(odd).argmax(axis=1) if count else np.empty(0, dtype=int)
     often = np.bincount(blamed, minlength=len(judged.names))
@@ -216,12 +203,7 @@ def detection_report(found: Detection, source: str, command: str) -> str:
         Section(
             "Rows that do not fit the others",
             [
-                Table(
-                    "The oddest rows",
-                    ("row", "where, and what the rest of the row suggests", "score", "outlier"),
-                    table,
-                    ("Rows are counted from 1, without the line of names.",),
-                ),
+                misfit_table("The oddest rows", where, "score", found.worst(_ROWS_SHOWN)),
                 score_drawing(judged, np.arange(1, rows + 1), found.cutoff),
                 Text(
                     "The score says how many robust standard deviations a row is odder than a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -103,6 +104,14 @@ class TableEncoding:
             np.concatenate([np.empty(0, dtype=np.intp), *numbers]),
             tuple(part for part, number in zip(columns, kinds, strict=True) if not number),
         )
+
+
+def check_columns(option: str, wanted: Iterable[str], present: list[str]) -> None:
+    """Refuse an option that names a column which the table does not have."""
+    for name in wanted:
+        if name not in present:
+            hint = nearest(name, present) or f" It has {some_names(present)}."
+            raise InvalidInputError(f"{option}: the table has no column {name!r}.{hint}")
 
 
 def some_names(names: list[str], most: int = 8) -> str:
