@@ -82,6 +82,7 @@ def write_experiment(
         experiment,
         cells,
         records,
+        table=table,
         scores=against_paper,
         failures=failures,
         remarks=remarks,
