@@ -17,11 +17,8 @@ OWNED = 100.0  # times the clipped value from which on outliers own a value
 _EPS = torch.finfo(torch.float64).eps
 _BALANCED = 1e-9  # of the largest sum that slopes can have: what a corrected dual point may miss
 _CORRECTIONS = 3  # of a dual point, the rows that leave the ball being put back in between
-
-
-_CLIP = (
-    5.0  # typical targets that the loss of a row counts for at most in what gaps are relative to
-)
+# Typical targets that the loss of a row counts for at most in what gaps are relative to.
+_CLIP = 5.0
 
 
 @dataclass(frozen=True)
