@@ -19,9 +19,10 @@ from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import check_output, remark, write_table
 from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import Misfit, load_model, read_table_file
-from proxlin.app.tabular.detection import Detection, detect_outliers, detection_report
+from proxlin.app.tabular.detection import Detection, detect_outliers
 from proxlin.app.tabular.model import OddCell
 from proxlin.app.tabular.reading.encoding import check_columns
+from proxlin.app.tabular.reporting.detection_report import detection_report
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import write_whole
 

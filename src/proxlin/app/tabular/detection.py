@@ -17,19 +17,11 @@ from proxlin.app.tabular.reading.columns import Content, Matrix, NumberColumn, V
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.encoding import TableEncoding
 from proxlin.app.tabular.reading.numbers import read_numbers
-from proxlin.app.tabular.reporting.fit_drawings import score_drawing
-from proxlin.app.tabular.reporting.fit_report import misfit_table, remarks_section
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustOutlierDetector
 from proxlin.problem.scales import NORMAL_IQR
-from proxlin.report.figure_text import show_figure
-from proxlin.report.page import render
-from proxlin.report.parts import Code, Report, Section, Text, Tiles
-from proxlin.report.table import Field, Table
 
-_ROWS_SHOWN = 30
 _FEWEST_ROWS = 10
-_BLAMED = 5000  # odd rows whose worst columns are counted
 _CANDIDATES = 10  # rows that are looked at for each single cell that is told,
 _CELLS_READ = 100_000  # of so many cells at most
 _FAR_CELL = 6.0  # robust standard deviations of its column, and given its row
@@ -186,46 +178,3 @@ def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = (
 def _all_whole(values: Vector) -> bool:
     known = values[~np.isnan(values)]
     return bool((known == np.round(known)).all())
-
-
-def detection_report(found: Detection, source: str, command: str) -> str:
-    """One HTML page: the oddest rows, the columns that are odd most often, and the scores."""
-    flags, judged = found.judged.flags, found.judged
-    count, rows = int(flags.sum()), len(flags)
-    where = "where, and what the rest of the row suggests"
-    odd = np.flatnonzero(flags)[:_BLAMED]
-    blamed = found.surprises(odd).argmax(axis=1) if count else np.empty(0, dtype=int)
-    often = np.bincount(blamed, minlength=len(judged.names))
-    columns: list[tuple[Field, ...]] = [
-        (judged.names[j], int(often[j])) for j in np.argsort(-often, kind="stable") if often[j]
-    ]
-    sections = [
-        Section(
-            "Rows that do not fit the others",
-            [
-                misfit_table("The oddest rows", where, "score", found.worst(_ROWS_SHOWN)),
-                score_drawing(judged, np.arange(1, rows + 1), found.cutoff),
-                Text(
-                    "The score says how many robust standard deviations a row is odder than a"
-                    " middling one, by its place, its neighbours and its oddest cell. An odd row"
-                    " need not be a wrong one."
-                ),
-            ],
-        )
-    ]
-    cells: list[tuple[Field, ...]] = [
-        (row, cell.column, *reversed(cell.texts)) for row, cell in found.odd_cells(_ROWS_SHOWN)
-    ]
-    if cells:
-        title = "Single numbers far out"
-        note = "Far from the others of their column, and from what the rest of their row suggests."
-        head = ("row", "column", "got", "expected")
-        sections.append(Section(title, [Table(title, head, cells, (note,))]))
-    if columns:
-        title = "Columns that are to blame most often"
-        sections.append(Section(title, [Table(title, ("column", "odd rows"), columns)]))
-    sections.append(remarks_section(found.notes))
-    sections.append(Section("What was run", [Code(command)], folded=True))
-    lead = f"{count:,} of {rows:,} rows ({count / rows:.1%}) do not fit the others."
-    tiles = {"odd rows": f"{count:,}", "rows": f"{rows:,}", "cut-off": show_figure(found.cutoff)}
-    return render(Report(f"{source}: odd rows", lead, sections, Tiles(tiles)))
