@@ -49,7 +49,7 @@ class RegressionInference(RegressionLearner):
     _folds_: list[RegressionInference]  # fits to all rows but a tenth, once CV+ was asked for
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the training rows: a model that is sent or stored holds no table."""
+        # Without the training rows: a model that is sent or stored holds no table.
         state: dict[str, Any] = super().__getstate__()
         return {k: v for k, v in state.items() if k not in ("_training_", "_folds_")}
 
