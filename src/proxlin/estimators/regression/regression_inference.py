@@ -88,7 +88,7 @@ class RegressionInference(RegressionLearner):
         elif errors == "sandwich" and self._errors_ is not None:
             found = self._errors_
         else:
-            found = self._line("the formula").errors(errors)
+            found = self._line().errors(errors)
         coef = self.coef_.reshape(-1, self.n_features_in_)
         table = np.column_stack([np.reshape(self.intercept_, -1), coef])
         first = 0 if self.fit_intercept else 1
@@ -165,7 +165,7 @@ class RegressionInference(RegressionLearner):
         )  # fmt: skip
         frame["weight"] = self.row_weights_ if self._trust_ is None else self._trust_[:, target]
         known = self._kind in ("kept", "squares")
-        moved = self._line("the formula").influence(target) if known else None
+        moved = self._line().influence(target) if known else None
         if moved is not None:
             names = self._coefficient_names()
             first = 1 + self.n_features_in_ - len(names)
@@ -204,7 +204,7 @@ class RegressionInference(RegressionLearner):
             fitted = outputs + kept[:, None] * np.copysign(misfit, fitted - outputs)
         self._calibration_ = Calibration.of(x[unseen], fitted[unseen], misfit[unseen])
         quick = self._kind in ("kept", "squares")
-        self._errors_ = self._line("the formula").errors("sandwich") if quick else None
+        self._errors_ = self._line().errors("sandwich") if quick else None
 
     def _learn_sparse(self, x: Any, y: Array, weights: Weights | None) -> None:
         """The default linear model of a sparse table, by products with it alone."""
@@ -279,9 +279,9 @@ class RegressionInference(RegressionLearner):
                 " or fitted exactly. Its predictions need no interval."
             )
 
-    def _line(self, name: str) -> FittedLine:
+    def _line(self) -> FittedLine:
         """The linear fit with its training rows."""
-        x, y, weights = self._rows(name)
+        x, y, weights = self._rows("the formula")
         worth = self._worth_of_rows(weights)
         plain = weights is None and bool((worth == 1.0).all())
         levels = None
@@ -309,7 +309,7 @@ class RegressionInference(RegressionLearner):
                 line.show(f"{share:.0%} of the repeats", share)
 
         generator = np.random.default_rng(self._seed())
-        found = self._line("the formula").bootstrapped(coverage, repeats, generator, tell)
+        found = self._line().bootstrapped(coverage, repeats, generator, tell)
         if progress:
             line.close(f"{repeats:,} repeats")
         return found
