@@ -128,7 +128,7 @@ def read_pair(
     pair = _validated(
         estimator,
         **_host_table(x, sparse=sparse),
-        y=None if y is None else _numbers("y", _as_host_table("y", y)),
+        y=None if y is None else _numbers(_as_host_table("y", y)),
         reset=reset,
         ensure_all_finite=False,  # said below in fewer words
         multi_output=True,
@@ -156,7 +156,7 @@ def _target_names(y: Any) -> tuple[str, ...] | None:
     return names if all(isinstance(name, str) and name for name in names) else None
 
 
-def _numbers(name: str, targets: Any) -> Any:
+def _numbers(targets: Any) -> Any:
     """The targets, unless they are text that is no number."""
     if not isinstance(targets, (list, tuple, np.ndarray, pd.Series, pd.DataFrame)):
         return targets
@@ -169,7 +169,7 @@ def _numbers(name: str, targets: Any) -> Any:
             float(cell) if isinstance(cell, str) else None
         except ValueError:
             raise InvalidInputError(
-                f"{name} must hold numbers; got the text {cell[:40]!r}. Encode it, or pass the"
+                f"y must hold numbers; got the text {cell[:40]!r}. Encode it, or pass the"
                 " column to predict."
             ) from None
     return targets
