@@ -147,12 +147,14 @@ def _restore_regressor(
     estimator._copies_ = values["copies"]
     estimator._trust_ = arrays["trust"].numpy() if "trust" in arrays else None
     if estimator._trust_ is not None:
-        estimator._slope_ = arrays["slope"].numpy()
+        unknown = np.full_like(estimator._trust_, np.nan)
+        estimator._slope_ = arrays["slope"].numpy() if "slope" in arrays else unknown
     estimator._errors_ = arrays["errors"].numpy() if "errors" in arrays else None
     estimator._training_score_ = arrays["score"].numpy()
     if estimator.chosen_ == "linear":
         estimator.coef_, estimator.scale_ = arrays["coef"].numpy(), arrays["scale"].numpy()
-        estimator._unseen_scale_ = arrays["unseen_scale"].numpy()
+        unseen = arrays.get("unseen_scale", arrays["scale"])
+        estimator._unseen_scale_ = unseen.numpy()
         intercept = arrays["intercept"].numpy()
         estimator.intercept_ = float(intercept) if estimator._flat_ else intercept
         return

@@ -117,8 +117,13 @@ def _restored(values: dict[str, Any], arrays: dict[str, Tensor]) -> Saveable | T
 
 def package_versions() -> dict[str, str]:
     """Of what the model was made with."""
-    versions = {name: metadata.version(name) for name in _PACKAGES}
-    return {"python": platform.python_version(), **versions}
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
 
 
 def _read_header(place: Path) -> dict[str, Any]:
