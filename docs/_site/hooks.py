@@ -23,6 +23,8 @@ import gallery
 
 logger = logging.getLogger("mkdocs.hooks")
 ROOT = Path(__file__).parents[2]
+# Estimators have many of their methods from classes of ours that are not listed themselves.
+_OPTIONS = {"proxlin.estimators": "\n    options:\n      inherited_members: true"}
 NAMES = re.compile(r"<!-- names of ([\w.]+)(?: but ([\w, ]+))? -->")
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
@@ -92,7 +94,7 @@ def reference(module: str, without: str) -> str:
     """One entry of mkdocstrings for each public name of a module."""
     left_out = {name.strip() for name in without.split(",")}
     names = [name for name in public_names(module) if name not in left_out]
-    return "\n\n".join(f"::: {module}.{name}" for name in names)
+    return "\n\n".join(f"::: {module}.{name}{_OPTIONS.get(module, '')}" for name in names)
 
 
 def _mathml(found: re.Match[str]) -> str:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from proxlin.problem.loss import Pinball
     from proxlin.run.callbacks import EarlyStopping, ProgressLine, TensorBoard
     from proxlin.run.checkpoint import Checkpoints
-    from proxlin.run.minimize import Progress, minimize
-    from proxlin.run.result import Certificate, History, Result
+    from proxlin.run.minimize import minimize
+    from proxlin.run.result import Certificate, History, Progress, Result
     from proxlin.terms import (
         Ball,
         Box,
@@ -110,8 +110,8 @@ _HOMES = {
     "proxlin.problem.loss": ("Pinball",),
     "proxlin.run.callbacks": ("EarlyStopping", "ProgressLine", "TensorBoard"),
     "proxlin.run.checkpoint": ("Checkpoints",),
-    "proxlin.run.minimize": ("Progress", "minimize"),
-    "proxlin.run.result": ("Certificate", "History", "Result"),
+    "proxlin.run.minimize": ("minimize",),
+    "proxlin.run.result": ("Certificate", "History", "Progress", "Result"),
     "proxlin.terms": (
         "Ball",
         "Box",

@@ -141,9 +141,9 @@ def test_dull_tables_and_other_numbers_are_fitted(fitted, x):
         (1.0, "y must be a table or an array"),
     ],
 )
-@pytest.mark.parametrize("kind", SUPERVISED)
-def test_targets_that_nobody_can_use(kind, y, words):
-    refused(KINDS[kind].fit(X, Y), X, y, words)
+@pytest.mark.parametrize("kind", SUPERVISED, scope="module")
+def test_targets_that_nobody_can_use(fitted, y, words):
+    refused(fitted, X, y, words)
 
 
 def test_targets_are_needed_by_regressors_alone(kind, fitted):

@@ -10,6 +10,7 @@ from proxlin.paper.grid import Cell, Grid
 from proxlin.paper.inspection import Inspection, inspect_cell, worst_cells
 from proxlin.paper.reproduction import reproduce
 from proxlin.paper.runner import Outcome
+from proxlin.paper.table1 import compare, runs
 from proxlin.paper.workload import workload
 from proxlin.report import Picture, Table, Text
 
@@ -27,10 +28,13 @@ def records(tmp_path_factory):
 
 
 def make(records, failures=(), **changes):
+    shown, cells = changes.get("experiment", DIGITS), DIGITS.grid.cells()
+    comparable = shown.grid.rows is None
     return experiment_report(
-        changes.get("experiment", DIGITS),
-        DIGITS.grid.cells(),
+        shown,
+        cells,
         records,
+        table=compare(runs(cells, records, shown.grid.exponents), comparable=comparable),
         scores=[],
         failures=dict(failures),
         remarks=("A remark.",),

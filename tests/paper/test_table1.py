@@ -5,7 +5,6 @@ from proxlin.paper import published
 from proxlin.paper.accuracy import (
     accuracies,
     accuracy_layouts,
-    accuracy_scores,
     compare_accuracies,
 )
 from proxlin.paper.grid import Grid
@@ -180,7 +179,7 @@ def test_accuracies_beside_the_papers():
         (0.0, "mse"): (0.876, "ours"),
         (0.3, "mse"): (0.867, "paper"),
     }
-    assert [(s.method, s.better, s.compared) for s in accuracy_scores(table)] == [
+    assert [(s.method, s.better, s.compared) for s in scores(table)] == [
         ("probed", 1, 2),
         ("mse", 1, 2),
     ]

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from proxlin.paper.catalog import experiment
-from proxlin.paper.demo import LOSSES, SharePoint, demo_report, run_demo
+from proxlin.paper.demo.story import demo_report
+from proxlin.paper.demo.training import LOSSES, SharePoint, run_demo
 from proxlin.paper.reproduction import reproduce
 from proxlin.report import write_report
 from tests.forks import together

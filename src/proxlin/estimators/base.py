@@ -27,8 +27,8 @@ from proxlin.problem.loss import Exponent, RowLoss
 from proxlin.run.callbacks import ProgressLine
 from proxlin.run.checkpoint import Checkpoints, as_checkpoints
 from proxlin.run.loop import check_callbacks
-from proxlin.run.minimize import Callback, minimize
-from proxlin.run.result import Result
+from proxlin.run.minimize import minimize
+from proxlin.run.result import Callback, Result
 from proxlin.terms import Constraint, ElasticNet, GroupLasso, Lasso, Regularizer, Ridge
 
 if TYPE_CHECKING:

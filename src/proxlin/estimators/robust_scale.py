@@ -16,8 +16,8 @@ Vector = NDArray[np.float64]
 HALF = 1.547645  # c at which a half of the rows may be wrong and s is a Gaussian's deviation
 EFFICIENT = 4.685061  # c at which a bisquare fit is 95 % efficient at Gaussian noise
 INNER = 2.75  # deviations within which 99.4 % of Gaussian rows lie
+CUT_VARIANCE = 0.949686  # of a standard Gaussian within INNER
 
-_CUT_VARIANCE = 0.949686  # of a standard Gaussian within INNER
 _STEPS = 60
 _SETTLED = 1e-9
 
@@ -105,7 +105,7 @@ def inner_scale(
         count = float(inside.sum())
         if count <= lost + 1.0:
             break
-        variance = float(inside @ residuals**2) / (count - lost) / _CUT_VARIANCE
+        variance = float(inside @ residuals**2) / (count - lost) / CUT_VARIANCE
         new = min(largest, float(np.sqrt(variance)))
         if abs(new - scale) <= _SETTLED * scale:
             break

@@ -12,11 +12,25 @@ from proxlin.problem.scales import NORMAL_IQR
 
 
 @dataclass(frozen=True, eq=False)
-class RobustScaling:
+class Scaling:
     """z = (x - center) / scale, column by column."""
 
     center: NDArray[np.float64]  # (columns,)
     scale: NDArray[np.float64]  # (columns,) > 0
+
+    def apply(self, x: Array) -> Array:
+        """(x - center) / scale."""
+        scaled: Array = (x - self.center) / self.scale
+        return scaled
+
+    def invert(self, z: Array) -> Array:
+        """z * scale + center."""
+        plain: Array = z * self.scale + self.center
+        return plain
+
+
+class RobustScaling(Scaling):
+    """The scaling by median and inter-quartile range."""
 
     @classmethod
     def identity(cls, columns: int) -> RobustScaling:
@@ -39,16 +53,6 @@ class RobustScaling:
         # A spread at the level of rounding is a constant column; a subnormal one divides badly.
         usable = scale > np.maximum(1e-12 * np.abs(center), np.finfo(np.float32).tiny)
         return cls(center, np.where(usable, scale, 1.0))
-
-    def apply(self, x: Array) -> Array:
-        """(x - center) / scale."""
-        scaled: Array = (x - self.center) / self.scale
-        return scaled
-
-    def invert(self, z: Array) -> Array:
-        """z * scale + center."""
-        plain: Array = z * self.scale + self.center
-        return plain
 
     def fold(
         self, coef: Array, intercept: Array, targets: RobustScaling

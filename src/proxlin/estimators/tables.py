@@ -35,7 +35,6 @@ def read_table(
     reset: bool,
     allow_nan: bool = False,
     min_rows: int = 1,
-    name: str = "X",
     sparse: bool = False,
 ) -> Array:
     """The table x as an array (n, features) of float32 or float64, rows first.
@@ -47,12 +46,12 @@ def read_table(
     """
     table: Array = _validated(
         estimator,
-        **_host_table(name, x, sparse=sparse),
+        **_host_table(x, sparse=sparse),
         reset=reset,
         ensure_all_finite=False,
         ensure_min_samples=min_rows,
     )
-    _check_finite(name, table, allow_nan=allow_nan)
+    _check_finite("X", table, allow_nan=allow_nan)
     return table
 
 
@@ -128,8 +127,8 @@ def read_pair(
     """
     pair = _validated(
         estimator,
-        **_host_table("X", x, sparse=sparse),
-        y=None if y is None else _numbers("y", _as_host_table("y", y)),
+        **_host_table(x, sparse=sparse),
+        y=None if y is None else _numbers(_as_host_table("y", y)),
         reset=reset,
         ensure_all_finite=False,  # said below in fewer words
         multi_output=True,
@@ -157,7 +156,7 @@ def _target_names(y: Any) -> tuple[str, ...] | None:
     return names if all(isinstance(name, str) and name for name in names) else None
 
 
-def _numbers(name: str, targets: Any) -> Any:
+def _numbers(targets: Any) -> Any:
     """The targets, unless they are text that is no number."""
     if not isinstance(targets, (list, tuple, np.ndarray, pd.Series, pd.DataFrame)):
         return targets
@@ -170,7 +169,7 @@ def _numbers(name: str, targets: Any) -> Any:
             float(cell) if isinstance(cell, str) else None
         except ValueError:
             raise InvalidInputError(
-                f"{name} must hold numbers; got the text {cell[:40]!r}. Encode it, or pass the"
+                f"y must hold numbers; got the text {cell[:40]!r}. Encode it, or pass the"
                 " column to predict."
             ) from None
     return targets
@@ -213,17 +212,17 @@ def as_array(tensor: Tensor) -> Array:
     return array
 
 
-def _host_table(name: str, x: Any, *, sparse: bool) -> dict[str, Any]:
+def _host_table(x: Any, *, sparse: bool) -> dict[str, Any]:
     """How scikit-learn is to read the table."""
     if sparse and issparse(x):
         return {"X": x, "dtype": np.float64, "accept_sparse": "csr", "accept_large_sparse": False}
-    table = _as_host_table(name, x)
+    table = _as_host_table("X", x)
     flat = isinstance(table, list | tuple) and not any(hasattr(row, "__len__") for row in table)
     if flat or (isinstance(table, np.ndarray) and table.ndim < 2):
         raise InvalidInputError(
-            f"{name} must have two dimensions, one row a sample; got shape {np.shape(table)}."
-            f" Reshape your data: {name}.reshape(-1, 1) if it is one feature, {name}.reshape(1, -1)"
-            " if it is one sample."
+            f"X must have two dimensions, one row a sample; got shape {np.shape(table)}. Reshape"
+            " your data: X.reshape(-1, 1) if it is one feature, X.reshape(1, -1) if it is one"
+            " sample."
         )
     return {"X": table, "dtype": _FLOATS}
 

@@ -9,7 +9,7 @@ import pandas as pd
 from proxlin.paper import published
 from proxlin.paper.grid import Cell
 from proxlin.paper.store import Record
-from proxlin.paper.table1 import KEY, Score
+from proxlin.paper.table1 import KEY, verdicts
 from proxlin.report import Field, Figures, Table
 
 
@@ -32,21 +32,9 @@ def compare_accuracies(frame: pd.DataFrame, *, comparable: bool = True) -> pd.Da
     best = paper.loc[paper.groupby(KEY)["accuracy"].idxmax()]
     best = best.rename(columns={"accuracy": "accuracy_paper", "method": "accuracy_paper_by"})
     table = table.merge(best, on=KEY, how="left")
-    table["accuracy_better"] = [
-        None if pd.isna(theirs) or not comparable else ("ours" if ours > theirs else "paper")
-        for ours, theirs in zip(table["accuracy"], table["accuracy_paper"], strict=True)
-    ]
+    # The higher accuracy is the better one.
+    table["accuracy_better"] = verdicts(-table["accuracy"], -table["accuracy_paper"], comparable)
     return table
-
-
-def accuracy_scores(table: pd.DataFrame) -> list[Score]:
-    """For each method, how many of its accuracies beat the paper's best."""
-    results = []
-    for method, part in table.groupby("method", sort=False):
-        verdicts = part["accuracy_better"]
-        better = int((verdicts == "ours").sum())
-        results.append(Score(str(method), better, int(verdicts.notna().sum())))
-    return [score for score in results if score.compared]
 
 
 def accuracy_layouts(table: pd.DataFrame, remarks: tuple[str, ...] = ()) -> list[Table]:

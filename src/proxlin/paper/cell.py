@@ -20,8 +20,8 @@ from proxlin.paper.traced import Traced
 from proxlin.paper.workload import REGULARIZER, fresh_net, workload
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent
-from proxlin.run.minimize import Callback, minimize
-from proxlin.run.result import History
+from proxlin.run.minimize import minimize
+from proxlin.run.result import Callback, History
 
 _COLUMNS = ("iteration", "seconds", "objective", "best")
 _LONGEST = 500  # records of a curve

@@ -24,7 +24,7 @@ from proxlin.paper.cell import provenance
 from proxlin.paper.grid import Cell
 from proxlin.paper.store import Record, unpack
 from proxlin.paper.workload import fresh_net, workload
-from proxlin.run.minimize import Callback, Progress
+from proxlin.run.result import Callback, Progress
 
 STRENGTHS = (0.01, 0.1, 1.0)  # C: the smaller, the stronger the penalty
 STEPS = 100  # of L-BFGS for each C

@@ -9,12 +9,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from proxlin.paper.accuracy import (
-    accuracies,
-    accuracy_layouts,
-    accuracy_scores,
-    compare_accuracies,
-)
+from proxlin.paper.accuracy import accuracies, accuracy_layouts, compare_accuracies
 from proxlin.paper.catalog import Experiment
 from proxlin.paper.experiment_report import experiment_report
 from proxlin.paper.figures import CAPTIONS, figure1, figure2, figure3, figure4, points
@@ -57,7 +52,7 @@ def write_experiment(
     frame = accuracies(best_runs(cells, records), accuracies_of)
     accuracy = compare_accuracies(frame, comparable=comparable)
     table = compare(runs(cells, records, experiment.grid.exponents), comparable=comparable)
-    against_paper = accuracy_scores(accuracy) if experiment.name == "accuracy" else scores(table)
+    against_paper = scores(accuracy if experiment.name == "accuracy" else table)
     remarks = (*(f"{score}." for score in against_paper), *caveats(experiment.grid))
     accuracy_tables = [] if accuracy.empty else accuracy_layouts(accuracy, remarks)
     picture = None
@@ -82,6 +77,7 @@ def write_experiment(
         experiment,
         cells,
         records,
+        table=table,
         scores=against_paper,
         failures=failures,
         remarks=remarks,

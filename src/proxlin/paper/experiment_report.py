@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from proxlin.paper.catalog import EXPERIMENTS, Experiment
 from proxlin.paper.experiment_sections import (
     against_the_paper,
@@ -14,7 +16,7 @@ from proxlin.paper.experiment_sections import (
 )
 from proxlin.paper.grid import Cell, Grid
 from proxlin.paper.store import Record
-from proxlin.paper.table1 import Score, compare, runs, short
+from proxlin.paper.table1 import Score, short
 from proxlin.report import Code, Facts, Part, Picture, Report, Section, Table, Text, Tiles
 
 _READING = (
@@ -35,6 +37,7 @@ def experiment_report(
     cells: Sequence[Cell],
     records: Mapping[str, Record],
     *,
+    table: pd.DataFrame,
     scores: Sequence[Score],
     failures: Mapping[str, str],
     remarks: Sequence[str],
@@ -43,10 +46,10 @@ def experiment_report(
 ) -> Report:
     """A page for readers who do not know the paper.
 
-    `accuracy` and `figure` are the experiment's own, where it has them.
+    `table` is what `compare` makes of the runs; `accuracy` and `figure` are the experiment's own,
+    where it has them.
     """
     paper = experiment.grid.rows is None
-    table = compare(runs(cells, records, experiment.grid.exponents), comparable=paper)
     own: list[Part] = [*([figure] if figure else []), *accuracy]
     sections = [
         Section("What was run", _what(experiment, cells, records, failures)),

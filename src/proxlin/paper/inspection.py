@@ -12,6 +12,7 @@ from proxlin.paper.grid import Cell, family, has_images
 from proxlin.paper.metrics import best_runs
 from proxlin.paper.store import Record, unpack
 from proxlin.paper.workload import Workload, fresh_net, workload
+from proxlin.problem.rows import evenly_spread
 
 _ROWS = 2000  # looked at, evenly spread; enough for a histogram
 _SHOWN = 6  # images of each kind
@@ -76,7 +77,7 @@ def inspect_cell(cell: Cell, record: Record) -> Inspection:
     net = fresh_net(cell)
     theta = unpack(record["theta"])
     nn.utils.vector_to_parameters(theta, net.parameters())
-    rows = torch.linspace(0, len(work.mask) - 1, min(_ROWS, len(work.mask))).long()
+    rows = evenly_spread(len(work.mask), _ROWS)
     problem = work.problem(net, cell.p).restricted(rows)
     losses = problem.row_losses(theta).detach()
     if not has_images(cell.dataset):

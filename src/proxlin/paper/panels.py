@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from proxlin.paper import published
 from proxlin.paper.figures import COLOURS, MARKERS, cell_name, course, loss_name, over_outliers
@@ -15,12 +13,11 @@ from proxlin.paper.grid import Cell, family
 from proxlin.paper.inspection import Inspection
 from proxlin.paper.metrics import LOSSES, best_runs
 from proxlin.paper.store import Record
+from proxlin.paper.table1 import KEY
 from proxlin.report import panel
 from proxlin.report.drawing import plain_ticks
 from proxlin.report.palette import MUTED
 from proxlin.report.plots import Curve, draw_curves, draw_images, draw_residuals
-
-KEY = ["dataset", "outliers", "p"]
 
 
 def convergence(
@@ -133,19 +130,16 @@ def standing(table: pd.DataFrame) -> Figure | None:
 def reconstructions(inspections: Sequence[Inspection], *, outliers: bool) -> Figure | None:
     """Images as they are, and below what each net gives back; None without such images."""
     strips = [
-        (cell_name(inspection.cell), inspection.outliers if outliers else inspection.clean)
+        (cell_name(inspection.cell), strip)
         for inspection in inspections
-        if (inspection.outliers if outliers else inspection.clean) is not None
+        if (strip := inspection.outliers if outliers else inspection.clean) is not None
     ]
     if not strips:
         return None
-    rows: list[tuple[str, NDArray[np.floating]]] = []
-    for label, strip in strips:
-        assert strip is not None  # kept out above
-        if not rows:
-            rows.append(("outliers" if outliers else "test images", strip.images.numpy()))
-        rows.append((label, strip.rebuilt.numpy()))
-    return draw_images(rows, top=float(rows[0][1].max()))
+    images = strips[0][1].images.numpy()
+    rows = [(label, strip.rebuilt.numpy()) for label, strip in strips]
+    named = ("outliers" if outliers else "test images", images)
+    return draw_images([named, *rows], top=float(images.max()))
 
 
 def residuals(inspections: Sequence[Inspection]) -> list[Figure]:

@@ -22,7 +22,7 @@ import torch
 from proxlin._checks import check_choice, check_count
 from proxlin.errors import DataError, InvalidInputError, ProxlinError
 from proxlin.paper.store import Record, Store
-from proxlin.run.minimize import Callback, Progress
+from proxlin.run.result import Callback, Progress
 
 _LOG = logging.getLogger("proxlin")
 _LOOK = 0.5  # seconds between two looks of a worker at whether its master lives

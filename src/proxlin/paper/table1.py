@@ -95,11 +95,16 @@ def compare(frame: pd.DataFrame, *, comparable: bool = True) -> pd.DataFrame:
     best = _published_best()
     for loss in LOSSES:
         table = table.merge(best[loss], on=KEY, how="left")
-        table[f"{loss}_better"] = [
-            None if pd.isna(theirs) or not comparable else ("ours" if ours < theirs else "paper")
-            for ours, theirs in zip(table[loss], table[f"{loss}_paper"], strict=True)
-        ]
+        table[f"{loss}_better"] = verdicts(table[loss], table[f"{loss}_paper"], comparable)
     return table
+
+
+def verdicts(ours: pd.Series, theirs: pd.Series, comparable: bool) -> list[str | None]:
+    """Whose figure is lower, "ours" or "paper"; None where that cannot be said."""
+    return [
+        None if pd.isna(other) or not comparable else ("ours" if own < other else "paper")
+        for own, other in zip(ours, theirs, strict=True)
+    ]
 
 
 def _published_best() -> dict[str, pd.DataFrame]:
@@ -112,12 +117,12 @@ def _published_best() -> dict[str, pd.DataFrame]:
 
 
 def scores(table: pd.DataFrame) -> list[Score]:
-    """For each method, how many of its figures beat the paper's best."""
+    """For each method, how many of its figures beat the paper's best; also of accuracies."""
     results = []
     for method, part in table.groupby("method", sort=False):
-        verdicts = part[[f"{loss}_better" for loss in LOSSES]]
-        better = int((verdicts == "ours").sum().sum())
-        results.append(Score(str(method), better, int(verdicts.notna().sum().sum())))
+        found = part.filter(regex="_better$").to_numpy()
+        better, compared = int((found == "ours").sum()), int(pd.notna(found).sum())
+        results.append(Score(str(method), better, compared))
     return [score for score in results if score.compared]
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from proxlin.methods import Method, Step
 from proxlin.methods.contract import Budget
 from proxlin.problem import Problem
+from proxlin.problem.rows import evenly_spread
 
 ROWS = 500  # of the sample, evenly spread; its objective is within a few percent of the full one
 _GROWTH = 1.25  # the next look comes after so many times the steps
@@ -55,5 +56,4 @@ class Traced:
 
 
 def _sampled(problem: Problem, theta: Tensor) -> float:
-    rows = torch.linspace(0, problem.n_rows - 1, min(ROWS, problem.n_rows)).long()
-    return problem.objective(theta, rows)
+    return problem.objective(theta, evenly_spread(problem.n_rows, ROWS))

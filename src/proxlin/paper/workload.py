@@ -14,6 +14,7 @@ from proxlin.models import paper_autoencoder, paper_regressor
 from proxlin.paper.grid import Cell, has_images
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent
+from proxlin.problem.rows import evenly_spread
 from proxlin.terms import Ridge
 
 REGULARIZER = Ridge(1e-3)  # 0.001/2 * ||theta||^2 in every cell (App. F)
@@ -42,8 +43,10 @@ def _load(dataset: str) -> DataSet:
 @lru_cache(maxsize=1)
 def _workload(dataset: str, outliers: float, seed: int, rows: int | None) -> Workload:
     data = _load(dataset)
-    train = _spread(len(data.x_train), rows)
-    test = _spread(len(data.x_test), rows)
+    train, test = (  # at equal distances: tables are sorted by time
+        slice(None) if rows is None else evenly_spread(len(part), rows)
+        for part in (data.x_train, data.x_test)
+    )
     clean = data.x_train[train]
     x, mask = add_outliers(clean, outliers, kind="published", seed=seed)
     if bool(mask.all()):
@@ -55,13 +58,6 @@ def _workload(dataset: str, outliers: float, seed: int, rows: int | None) -> Wor
     if has_images(dataset):
         return Workload((x,), (data.x_test[test],), mask, (y_train, y_test))
     return Workload((x, y_train), (data.x_test[test], y_test), mask, (y_train, y_test))
-
-
-def _spread(available: int, wanted: int | None) -> slice | Tensor:
-    """All rows, or so many of them at equal distances: tables are sorted by time."""
-    if wanted is None or wanted >= available:
-        return slice(None)
-    return torch.linspace(0, available - 1, wanted).long()
 
 
 def workload(cell: Cell) -> Workload:

@@ -27,7 +27,7 @@ def norm(v: Tensor, *, p: float) -> Tensor:
     tensor([5., 0.])
     """
     p = check_exponent("p", p)
-    check_vectors("v", v)
+    check_vectors(v)
     if v.shape[-1] == 0 or p == 1:
         return v.abs().sum(-1)
     if p == math.inf:
@@ -50,7 +50,7 @@ def norm_subgradient(v: Tensor, *, p: float) -> Tensor:
     tensor([ 0.6000, -0.8000])
     """
     p = check_exponent("p", p)
-    check_vectors("v", v)
+    check_vectors(v)
     if p == 1 or v.shape[-1] == 0:
         return v.sign()
     if p == math.inf:
@@ -96,14 +96,12 @@ def _power(w: Tensor, exponent: float) -> Tensor:
     return torch.exp2(exponent * torch.log2(magnitude))
 
 
-def check_vectors(name: str, v: Any) -> Tensor:
-    """Return `v` if it is a float32 or float64 tensor with at least one dimension."""
-    tensor = check_floating(name, v)
-    if tensor.dim() == 0:
+def check_vectors(v: Any) -> None:
+    """Refuse what is no float32 or float64 tensor with at least one dimension."""
+    if check_floating("v", v).dim() == 0:
         raise InvalidInputError(
-            f"{name} must have at least one dimension; got a scalar. Pass {name}.reshape(1)."
+            "v must have at least one dimension; got a scalar. Pass v.reshape(1)."
         )
-    return tensor
 
 
 def column_per_vector(name: str, value: float | Tensor, v: Tensor) -> Tensor:

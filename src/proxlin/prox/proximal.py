@@ -27,7 +27,7 @@ def prox_norm(v: Tensor, *, p: float, step: float | Tensor) -> Tensor:
             [2., 3.]])
     """
     p = check_exponent("p", p)
-    check_vectors("v", v)
+    check_vectors(v)
     t = column_per_vector("step", step, v)
     if v.numel() == 0:
         return v.clone()
@@ -56,7 +56,7 @@ def project_ball(v: Tensor, *, p: float, radius: float | Tensor) -> Tensor:
             [0.3000, 0.4000]])
     """
     p = check_exponent("p", p)
-    check_vectors("v", v)
+    check_vectors(v)
     t = column_per_vector("radius", radius, v)
     if v.numel() == 0:
         return v.clone()

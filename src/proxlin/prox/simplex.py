@@ -19,7 +19,7 @@ def project_simplex(v: Tensor, *, total: float | Tensor = 1.0) -> Tensor:
     >>> project_simplex(torch.tensor([1.0, 0.5, -3.0]))
     tensor([0.7500, 0.2500, 0.0000])
     """
-    check_vectors("v", v)
+    check_vectors(v)
     volume = column_per_vector("total", total, v)
     if v.numel() == 0:
         return v.clone()

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from proxlin.report.drawing import panel, plain_ticks
 from proxlin.report.palette import BLUE, MUTED, ORANGE
 
+_SIDE = 0.72  # inches that a row of images is high
 _WIDE = 30.0  # a range of values from which on a logarithmic axis shows more
 
 
@@ -73,11 +74,10 @@ def draw_residuals(
     title: str = "",
     *,
     x: str,
-    cutoff: float | None = None,
 ) -> Figure:
     """How many rows have which loss, the outliers in a colour of their own.
 
-    The axis is logarithmic where the losses range widely; `cutoff` is drawn as a line.
+    The axis is logarithmic where the losses range widely.
     """
     values, mask = np.asarray(losses, dtype=float), np.asarray(is_outlier, dtype=bool)
     figure, axes = panel(title, x=x, y="rows", height=2.7)
@@ -96,8 +96,6 @@ def draw_residuals(
                 histtype="stepfilled",
             )
     scale_axis(axes, "x", values[finite])
-    if cutoff is not None:
-        axes.axvline(cutoff, color=MUTED, linestyle="--", linewidth=1.2, label="cut-off")
     if finite.any():
         figure.legend(loc="outside lower center", frameon=False, fontsize=8, ncols=3)
     return figure
@@ -108,12 +106,10 @@ def draw_images(
     *,
     top: float = 1.0,
     divide: float | None = None,
-    side: float = 0.72,
 ) -> Figure:
     """A row of images for each label: (k, height, width), 0 is paper and `top` ink.
 
-    A line is drawn through each row where a share `divide` of it lies above; `side` is the height
-    of a row in inches.
+    A line is drawn through each row where a share `divide` of it lies above.
     """
     height, width = strips[0][1].shape[1:]
     widest = max(len(images) for _, images in strips)
@@ -125,7 +121,8 @@ def draw_images(
             above, left = row * (height + gap), column * (width + gap)
             whole[above : above + height, left : left + width] = image
     letters = max(len(line) for label, _ in strips for line in label.split("\n"))
-    size = (side * whole.shape[1] / height + 0.09 * letters + 0.2, side * whole.shape[0] / height)
+    inch = _SIDE / height
+    size = (inch * whole.shape[1] + 0.09 * letters + 0.2, inch * whole.shape[0])
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     # "none" keeps the pixels as they are; a browser shows them as squares.

@@ -243,8 +243,8 @@ class MethodRun(KeptRun):
             return self.budget.seconds - seconds >= self.cost / _EVALUATION_SHARE
         if self.budget.max_iter is not None:
             every = math.ceil(self.budget.max_iter / _EVALUATIONS)
-            return self.budget.iteration - iteration >= every
-        every = math.ceil(self.problem.n_rows / 64)
+        else:
+            every = math.ceil(self.problem.n_rows / 64)
         return self.budget.iteration - iteration >= every
 
     def _evaluate(self, theta: Tensor, step: Step) -> Status | None:

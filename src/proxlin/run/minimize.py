@@ -27,7 +27,7 @@ from proxlin.run.checkpoint import Checkpoints, as_checkpoints, owner_of, writer
 from proxlin.run.held_out import set_aside
 from proxlin.run.loop import check_callbacks
 from proxlin.run.method_run import GRADIENT, MethodRun
-from proxlin.run.result import Callback, Certificate, Progress, Result
+from proxlin.run.result import Callback, Certificate, Result
 
 _SECONDS = 60.0  # where nothing else is said
 _MODEL_SOLVER = ADMM(max_steps=1000, tolerance=1e-4)
@@ -141,9 +141,7 @@ def minimize(
         problem, judge = set_aside(problem, held_out, seed, reweight=reweight and norm)
     writer = None
     if checkpoint is not None:
-        kept_out = None if judge is None else judge.problem.n_rows
-        owner = owner_of(problem, settings, seed, kept_out)
-        owner["reweighted"] = judge is not None and judge.reweight
+        owner = owner_of(problem, settings, seed, judge)
         writer = writer_for(as_checkpoints(checkpoint), owner, problem.communicator)
     budget = Budget(limit, max_iter, clock)
     run = MethodRun(
@@ -166,18 +164,15 @@ def minimize(
     return result
 
 
-def sampled_stationarity(
-    problem: Problem, theta: Tensor, rows: int, *, max_seconds: float | None = None
-) -> Certificate | None:
+def sampled_stationarity(problem: Problem, theta: Tensor, rows: int) -> Certificate | None:
     """h ||theta - argmin of the model at theta|| with h = 1, on `rows` rows evenly spread.
 
-    None if the model was not solved in the time. On a sample this is a measure of the sample's
+    None if the model was not solved. On a sample this is a measure of the sample's
     objective: it stays above zero at a minimiser of the full one, by the scatter of the rows.
     """
     index = evenly_spread(problem.n_rows, rows)
     model = ConvexModel(problem.restricted(index), theta, Euclidean())
-    clock = clock_of(problem.communicator)
-    solved = _MODEL_SOLVER.solve(model, deadline=Budget(max_seconds, None, clock))
+    solved = _MODEL_SOLVER.solve(model)
     if not solved.converged:
         return None
     value = float(torch.linalg.vector_norm(solved.theta - theta))
@@ -230,6 +225,3 @@ def _flushed_denormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(was_on)
-
-
-__all__ = ["Callback", "Progress", "minimize"]

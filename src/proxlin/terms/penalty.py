@@ -12,7 +12,7 @@ from proxlin.errors import InvalidInputError
 from proxlin.terms.constraints import Constraint
 from proxlin.terms.layout import Layout
 from proxlin.terms.piece_sum import PieceSum
-from proxlin.terms.pieces import Coupled, Separable, Space
+from proxlin.terms.pieces import Coupled, Piece, Separable, Space
 from proxlin.terms.regularizers import Regularizer
 
 
@@ -65,6 +65,11 @@ class Penalty:
         terms += constraint.terms if constraint else ()
         return PieceSum([piece for term in terms for piece in term.bind(space)], space)
 
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The canonical pieces of g and C."""
+        return self._joint.pieces
+
     def value(self, theta: Tensor) -> Tensor:
         """g(theta), a tensor without dimensions; gradients flow (a subgradient at kinks)."""
         return self._joint.value(theta)
@@ -103,7 +108,7 @@ class Penalty:
     def is_quadratic(self) -> bool:
         """Whether g is quadratic (or 0) and theta is free."""
         kinks = any(coefficients.l1 for coefficients in self._joint.separable) or any(
-            isinstance(piece, Coupled) for piece in self._joint.pieces
+            isinstance(piece, Coupled) for piece in self.pieces
         )
         return not kinks and not self.constrained
 
@@ -111,7 +116,7 @@ class Penalty:
     def box(self) -> tuple[Tensor, Tensor] | None:
         """(d,) float64 each, the bounds of theta; None unless C is a box and g quadratic (or 0)."""
         parts, sizes = self._joint.separable, torch.tensor(self.layout.sizes)
-        apart = all(isinstance(piece, Separable) for piece in self._joint.pieces)
+        apart = all(isinstance(piece, Separable) for piece in self.pieces)
         if not (apart and self.constrained) or any(part.l1 for part in parts):
             return None
         ends = [(part.low, part.high) for part in parts]

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from proxlin.app.cli import bars
-from proxlin.run.minimize import Progress
+from proxlin.run.result import Progress
 
 
 @pytest.fixture

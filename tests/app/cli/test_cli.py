@@ -12,7 +12,8 @@ import proxlin
 from proxlin.app.cli import demo, output
 from proxlin.app.cli import main as cli
 from proxlin.methods.contract import Status
-from proxlin.paper.demo import SharePoint, training
+from proxlin.paper.demo import training
+from proxlin.paper.demo.training import SharePoint
 
 
 def is_picture(path):

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from proxlin.app.tabular.detection import detect_outliers, detection_report
+from proxlin.app.tabular.detection import detect_outliers
 from proxlin.app.tabular.model import Judgement
+from proxlin.app.tabular.reporting.detection_report import detection_report
 from proxlin.errors import InvalidInputError
 
 

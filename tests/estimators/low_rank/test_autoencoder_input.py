@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,12 @@ from proxlin import RobustAutoencoder
 from proxlin.data import blob_images
 from proxlin.errors import InvalidInputError
 from tests.estimators.low_rank.planes import QUICK, other_input, plain, plane, short, wide
+
+
+@pytest.fixture(scope="module")
+def earlier():
+    x, _ = plane(n=30)
+    return RobustAutoencoder(2, **QUICK).fit(x), x
 
 
 @pytest.mark.parametrize(
@@ -35,15 +43,13 @@ from tests.estimators.low_rank.planes import QUICK, other_input, plain, plane, s
         ({"device": "nowhere"}, "device"),
     ],
 )
-def test_bad_settings_are_refused_and_the_earlier_fit_stays(settings, words):
-    x, _ = plane(n=30)
-    net = RobustAutoencoder(2, **QUICK).fit(x)
-    before = net.transform(x)
-    earlier = net.get_params()
+def test_bad_settings_are_refused_and_the_earlier_fit_stays(earlier, settings, words):
+    net, x = copy.deepcopy(earlier)
+    before, good = net.transform(x), net.get_params()
     net.set_params(**settings)
     with pytest.raises(ValueError, match=words):
         net.fit(x)
-    np.testing.assert_array_equal(net.set_params(**earlier).transform(x), before)
+    np.testing.assert_array_equal(net.set_params(**good).transform(x), before)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +65,8 @@ def test_bad_settings_are_refused_and_the_earlier_fit_stays(settings, words):
         (torch.eye(4).to_sparse(), "dense"),
     ],
 )
-def test_bad_rows_are_refused_and_the_earlier_fit_stays(x, words):
-    good, _ = plane(n=30)
-    net = RobustAutoencoder(2, **QUICK).fit(good)
+def test_bad_rows_are_refused_and_the_earlier_fit_stays(earlier, x, words):
+    net, good = copy.deepcopy(earlier)
     before = net.transform(good)
     with pytest.raises(ValueError, match=words):
         net.fit(x)

@@ -1,3 +1,5 @@
+import copy
+
 import cvxpy
 import joblib
 import numpy as np
@@ -246,6 +248,12 @@ def test_constant_columns_are_never_kept_by_strength():
     assert not nothing.feature_importances_.any()
 
 
+@pytest.fixture(scope="module")
+def earlier():
+    x, y = planted(n=40)
+    return RobustFeatureSelector(3).fit(x, y), x, y
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
@@ -259,9 +267,8 @@ def test_constant_columns_are_never_kept_by_strength():
         ({"tol": -1}, InvalidInputError, "tol"),
     ],
 )
-def test_bad_settings_are_refused_and_the_earlier_fit_stays(settings, error, words):
-    x, y = planted(n=40)
-    selector = RobustFeatureSelector(3).fit(x, y)
+def test_bad_settings_are_refused_and_the_earlier_fit_stays(earlier, settings, error, words):
+    selector, x, y = copy.deepcopy(earlier)
     before = selector.get_support()
     selector.set_params(**settings)
     with pytest.raises(error, match=words):

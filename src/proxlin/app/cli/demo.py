@@ -15,14 +15,12 @@ from proxlin.app.cli.bars import Bars
 from proxlin.app.cli.output import make_writable, show_table
 from proxlin.app.cli.session import Interrupts
 from proxlin.app.cli.terminal import console, say
-from proxlin.paper.demo import (
+from proxlin.paper.demo.story import demo_frame, demo_report, demo_table
+from proxlin.paper.demo.training import (
     LOSSES,
     SHARES,
     Demo,
     SharePoint,
-    demo_frame,
-    demo_report,
-    demo_table,
     known_points,
     run_demo,
     trace_shares,

@@ -14,13 +14,15 @@ import pandas as pd
 import typer
 from rich.table import Table
 
-from proxlin._checks import counted, nearest
+from proxlin._checks import counted
 from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import check_output, remark, write_table
 from proxlin.app.cli.terminal import Stages, console, printable, say
 from proxlin.app.tabular import Misfit, load_model, read_table_file
-from proxlin.app.tabular.detection import Detection, detect_outliers, detection_report
+from proxlin.app.tabular.detection import Detection, detect_outliers
 from proxlin.app.tabular.model import OddCell
+from proxlin.app.tabular.reading.encoding import check_columns
+from proxlin.app.tabular.reporting.detection_report import detection_report
 from proxlin.errors import InvalidInputError
 from proxlin.run.storage import write_whole
 
@@ -137,10 +139,7 @@ def _detected(
         check_output(report)
     stages(f"reading {path.name}")
     rows = read_table_file(path, separator=separator)
-    for name in drop:
-        if name not in rows.frame.columns:
-            hint = nearest(name, list(map(str, rows.frame.columns)))
-            raise InvalidInputError(f"--drop: the table has no column {name!r}.{hint}")
+    check_columns("--drop", drop, rows)
     stages("comparing the rows")
     found = detect_outliers(rows, drop=drop)
     if report is not None:

@@ -8,12 +8,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from proxlin._checks import check_open_interval, counted, nearest
+from proxlin._checks import check_open_interval, counted
 from proxlin.app.cli.options import comma_separated
 from proxlin.app.cli.output import STDOUT, check_output, remark, write_table
 from proxlin.app.cli.terminal import Stages, printable
 from proxlin.app.tabular import load_model, read_table_file
-from proxlin.errors import InvalidInputError
+from proxlin.app.tabular.reading.encoding import check_columns
 
 
 def predict(
@@ -53,10 +53,7 @@ def predict(
         rows = read_table_file(table, separator=separator)
         stages("predicting")
         encoded, notes = model.read(rows.frame)
-        for name in wanted:
-            if name not in rows.frame.columns:
-                hint = nearest(name, list(rows.frame.columns))
-                raise InvalidInputError(f"--id: the table has no column {name!r}.{hint}")
+        check_columns("--id", wanted, rows)
         predictions = model.predict_encoded(encoded)
         coverage = model.facts.get("interval") if interval is None else interval
         if coverage is not None:

@@ -11,26 +11,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin._checks import counted
-from proxlin.app.tabular.model import Judgement, Misfit, OddCell
+from proxlin.app.tabular.model import Judgement, Misfit, OddCell, oddest
 from proxlin.app.tabular.reading.column_kinds import find_identifiers, learn_features
 from proxlin.app.tabular.reading.columns import Content, Matrix, NumberColumn, Vector
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.encoding import TableEncoding
 from proxlin.app.tabular.reading.numbers import read_numbers
-from proxlin.app.tabular.reporting.fit_drawings import score_drawing
-from proxlin.app.tabular.reporting.fit_report import remarks_section
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustOutlierDetector
 from proxlin.problem.scales import NORMAL_IQR
-from proxlin.report.figure_text import show_figure
-from proxlin.report.page import render
-from proxlin.report.parts import Code, Report, Section, Text, Tiles
-from proxlin.report.table import Field, Table
 
-_CELLS_SHOWN = 3  # of a row: the worst, and others more than two deviations off
-_ROWS_SHOWN = 30
 _FEWEST_ROWS = 10
-_BLAMED = 5000  # odd rows whose worst columns are counted
 _CANDIDATES = 10  # rows that are looked at for each single cell that is told,
 _CELLS_READ = 100_000  # of so many cells at most
 _FAR_CELL = 6.0  # robust standard deviations of its column, and given its row
@@ -54,17 +45,12 @@ class Detection:
         rows = self.judged.worst(count)
         if not rows:
             return []
-        surprises = self.surprises(rows)
-        order = np.argsort(-surprises, axis=1, kind="stable")[:, :_CELLS_SHOWN]
-        shown = [
-            [(place, j) for rank, j in enumerate(line) if rank == 0 or surprises[place, j] > 2]
-            for place, line in enumerate(order)
-        ]
-        cells = iter(self._told(rows, [pair for pairs in shown for pair in pairs]))
+        shown = oddest(self.surprises(rows), least=2.0)
+        cells = iter(self._told(rows, [(k, j) for k, line in enumerate(shown) for j in line]))
         misfits = []
-        for row, pairs in zip(rows, shown, strict=True):
+        for row, line in zip(rows, shown, strict=True):
             score, flag = float(self.judged.scores[row]), bool(self.judged.flags[row])
-            odd = [next(cells) for _ in pairs]
+            odd = [next(cells) for _ in line]
             # A rare category may be odd and still the likeliest of its column.
             unexpected = [cell for cell in odd if cell.expected != cell.got] or odd[:1]
             misfits.append(Misfit(row + 1, score, flag, tuple(unexpected)))
@@ -197,60 +183,3 @@ def detect_outliers(table: RawTable | pd.DataFrame, *, drop: tuple[str, ...] = (
 def _all_whole(values: Vector) -> bool:
     known = values[~np.isnan(values)]
     return bool((known == np.round(known)).all())
-
-
-def detection_report(found: Detection, source: str, command: str) -> str:
-    """One HTML page: the oddest rows, the columns that are odd most often, and the scores."""
-    flags, judged = found.judged.flags, found.judged
-    count, rows = int(flags.sum()), len(flags)
-    table: list[tuple[Field, ...]] = []
-    misfits = found.worst(_ROWS_SHOWN)
-    for misfit in misfits:
-        where = "; ".join(
-            f"{cell.column}: {got}, expected {expected}"
-            for cell in misfit.cells
-            for expected, got in (cell.texts,)
-        )
-        table.append((misfit.row, where, round(misfit.score, 1), misfit.outlier))
-    odd = np.flatnonzero(flags)[:_BLAMED]
-    blamed = found.surprises(odd).argmax(axis=1) if count else np.empty(0, dtype=int)
-    often = np.bincount(blamed, minlength=len(judged.names))
-    columns: list[tuple[Field, ...]] = [
-        (judged.names[j], int(often[j])) for j in np.argsort(-often, kind="stable") if often[j]
-    ]
-    sections = [
-        Section(
-            "Rows that do not fit the others",
-            [
-                Table(
-                    "The oddest rows",
-                    ("row", "where, and what the rest of the row suggests", "score", "outlier"),
-                    table,
-                    ("Rows are counted from 1, without the line of names.",),
-                ),
-                score_drawing(judged, np.arange(1, rows + 1), found.cutoff),
-                Text(
-                    "The score says how many robust standard deviations a row is odder than a"
-                    " middling one, by its place, its neighbours and its oddest cell. An odd row"
-                    " need not be a wrong one."
-                ),
-            ],
-        )
-    ]
-    cells: list[tuple[Field, ...]] = [
-        (row, cell.column, *reversed(cell.texts))
-        for row, cell in found.other_cells(misfits, _ROWS_SHOWN)
-    ]
-    if cells:
-        title = "Other single numbers far out"
-        note = "Far from the others of their column, and from what the rest of their row suggests."
-        head = ("row", "column", "got", "expected")
-        sections.append(Section(title, [Table(title, head, cells, (note,))]))
-    if columns:
-        title = "Columns that are to blame most often"
-        sections.append(Section(title, [Table(title, ("column", "odd rows"), columns)]))
-    sections.append(remarks_section(found.notes))
-    sections.append(Section("What was run", [Code(command)], folded=True))
-    lead = f"{count:,} of {rows:,} rows ({count / rows:.1%}) do not fit the others."
-    tiles = {"odd rows": f"{count:,}", "rows": f"{rows:,}", "cut-off": show_figure(found.cutoff)}
-    return render(Report(f"{source}: odd rows", lead, sections, Tiles(tiles)))

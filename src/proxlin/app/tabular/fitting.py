@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from proxlin._checks import counted, nearest
+from proxlin._checks import counted
 from proxlin.app.tabular.families.family_search import fit_families
 from proxlin.app.tabular.families.folds import MOST_ROWS
 from proxlin.app.tabular.families.table_regressor import TableRegressor
@@ -27,7 +27,7 @@ from proxlin.app.tabular.reading.column_kinds import (
 )
 from proxlin.app.tabular.reading.columns import Matrix, NumberColumn
 from proxlin.app.tabular.reading.csv_file import RawTable
-from proxlin.app.tabular.reading.encoding import TableEncoding, some_names
+from proxlin.app.tabular.reading.encoding import TableEncoding, check_columns
 from proxlin.app.tabular.reading.target_codes import coded_rows
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.estimator_state import estimator_state, restore_estimator
@@ -192,16 +192,9 @@ def _joined(train: EncodedRows, held: EncodedRows) -> EncodedRows:
 
 def _feature_names(table: RawTable, settings: FitSettings) -> tuple[list[str], list[str]]:
     present = list(map(str, table.frame.columns))
-    for option, wanted in (
-        ("--targets", settings.targets),
-        ("--features", settings.features or ()),
-        ("--drop", settings.drop),
-    ):
-        for name in wanted:
-            if name not in present:
-                hint = nearest(name, present) or f" It has {some_names(present)}."
-                sheet = "".join(f" {note}" for note in table.notes if "sheets" in note)
-                raise InvalidInputError(f"{option}: the table has no column {name!r}.{hint}{sheet}")
+    check_columns("--targets", settings.targets, table)
+    check_columns("--features", settings.features or (), table)
+    check_columns("--drop", settings.drop, table)
     taken = {*settings.targets, *settings.drop}
     if settings.features is not None:
         return [name for name in settings.features if name not in taken], []

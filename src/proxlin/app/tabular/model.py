@@ -23,7 +23,7 @@ from proxlin.estimators.scores import OutlierScale
 from proxlin.problem.loss import RowLoss
 from proxlin.report.figure_text import show_figure
 
-_CELLS_SHOWN = 3  # of a row: the worst, and others more than a deviation off
+_CELLS_SHOWN = 3  # of a row
 _REACH = 4.0  # robust deviations; an autoencoder is shown farther cells as if they lay there
 
 
@@ -156,21 +156,12 @@ class TableModel:
             return []
         some = RawTable.of(frame.iloc[list(rows)]).frame
         expected, got = self._contents(some)
+        shown = oddest(np.nan_to_num(judged.misfits[list(rows)]), least=1.0)
         misfits = []
-        for place, row in enumerate(rows):
-            order = np.argsort(-np.nan_to_num(judged.misfits[row]), kind="stable")
-            misfits.append(
-                Misfit(
-                    row=int(row) + 1,
-                    score=float(judged.scores[row]),
-                    outlier=bool(judged.flags[row]),
-                    cells=tuple(
-                        OddCell(judged.names[j], expected[j][place], got[j][place])
-                        for rank, j in enumerate(order[:_CELLS_SHOWN])
-                        if rank == 0 or judged.misfits[row, j] > 1
-                    ),
-                )
-            )
+        for place, (row, line) in enumerate(zip(rows, shown, strict=True)):
+            cells = [OddCell(judged.names[j], expected[j][place], got[j][place]) for j in line]
+            score, flag = float(judged.scores[row]), bool(judged.flags[row])
+            misfits.append(Misfit(int(row) + 1, score, flag, tuple(cells)))
         return misfits
 
     def _rebuilt(self, encoded: Matrix) -> Matrix:
@@ -249,6 +240,15 @@ class Misfit:
     score: float
     outlier: bool
     cells: tuple[OddCell, ...]
+
+
+def oddest(sizes: Matrix, *, least: float) -> list[list[int]]:
+    """The columns to show of each row: the oddest, and others of three odder than `least`."""
+    order = np.argsort(-sizes, axis=1, kind="stable")[:, :_CELLS_SHOWN]
+    return [
+        [int(j) for rank, j in enumerate(line) if rank == 0 or own[j] > least]
+        for own, line in zip(sizes, order, strict=True)
+    ]
 
 
 def bounded(encoded: Matrix) -> Matrix:

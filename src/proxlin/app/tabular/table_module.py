@@ -12,8 +12,8 @@ from proxlin.app.tabular.families.additive import STRAIGHT, AdditiveModel, Ramps
 from proxlin.app.tabular.families.forest import Forest
 from proxlin.app.tabular.families.kernel import KernelSurface
 from proxlin.app.tabular.families.table_regressor import (
-    CorrectedMember,
-    ForestMember,
+    ColumnMember,
+    ColumnModel,
     Member,
     NetMember,
     TableRegressor,
@@ -151,17 +151,16 @@ class _Forest(_Parts):
 class _WithColumns(_Parts):
     """Trees, surfaces or forests of each target on numbers and what categories add in the base."""
 
-    def __init__(self, member: CorrectedMember | ForestMember) -> None:
+    def __init__(self, member: ColumnMember) -> None:
         super().__init__(numbers=member.roles.numbers)
         self.effects = nn.ModuleList(
             _Additive(member.base, columns) for columns in member.roles.categories
         )
-        parts = member.corrections if isinstance(member, CorrectedMember) else member.forests
         kinds: dict[type, Any] = {KernelSurface: _Kernel, BoostedTrees: _Trees, Forest: _Forest}
         self.parts = nn.ModuleList(
-            kinds[type(part)](part) if _size(part) else _Nothing() for part in parts
+            kinds[type(part)](part) if _size(part) else _Nothing() for part in member.parts
         )
-        self.base = _Additive(member.base) if isinstance(member, CorrectedMember) else None
+        self.base = _Additive(member.base) if member.corrects else None
 
     def forward(self, x: Tensor) -> Tensor:
         effects = [effect(x) for effect in self.effects]
@@ -173,7 +172,7 @@ class _WithColumns(_Parts):
         return own if self.base is None else own + self.base(x)
 
 
-def _size(part: BoostedTrees | KernelSurface | Forest) -> int:
+def _size(part: ColumnModel) -> int:
     """How many bumps, trees or nodes."""
     return len(part.coef if isinstance(part, KernelSurface) else part.values)
 

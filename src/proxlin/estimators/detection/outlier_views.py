@@ -20,6 +20,7 @@ from proxlin.estimators.detection.bulk import (
 )
 from proxlin.estimators.detection.column_powers import ColumnPowers
 from proxlin.estimators.detection.groups import equal_groups
+from proxlin.estimators.scaling import Scaling
 from proxlin.estimators.tables import Matrix, Vector
 from proxlin.problem.scales import NORMAL_IQR, NORMAL_MAD
 
@@ -39,12 +40,8 @@ _LOWEST = -3.0  # robust standard deviations: no row is more usual than that
 _HIGH = 5.0  # beyond which a kind grows slowly, so that none decides alone
 
 
-@dataclass(frozen=True, eq=False)
-class BoundedScaling:
-    """z = (x - center) / scale: a minority moves neither by more than a bounded amount."""
-
-    center: Vector  # (columns,)
-    scale: Vector  # (columns,) > 0
+class BoundedScaling(Scaling):
+    """The scaling of which a minority moves nothing by more than a bounded amount."""
 
     @classmethod
     def fit(cls, x: Matrix) -> BoundedScaling:
@@ -56,16 +53,6 @@ class BoundedScaling:
         pairs = [_bounded_moments(column[~np.isnan(column)]) for column in x.T]
         center, scale = np.array(pairs, dtype=np.float64).T
         return cls(center, scale)
-
-    def apply(self, x: Matrix) -> Matrix:
-        """(x - center) / scale."""
-        scaled: Matrix = (x - self.center) / self.scale
-        return scaled
-
-    def invert(self, z: Matrix) -> Matrix:
-        """z * scale + center."""
-        plain: Matrix = z * self.scale + self.center
-        return plain
 
 
 def _bounded_moments(values: Vector) -> tuple[float, float]:

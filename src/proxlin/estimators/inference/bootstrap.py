@@ -13,11 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from proxlin.estimators.inference.standard_errors import MEstimate
-from proxlin.estimators.robust_scale import INNER
+from proxlin.estimators.inference.standard_errors import MEstimate, inverse_of
+from proxlin.estimators.robust_scale import CUT_VARIANCE, INNER
 from proxlin.estimators.tables import Vector
 
-_CUT_VARIANCE = 0.949686  # of a standard Gaussian within INNER
 _NUDGE = 0.05  # of the scale, over which its own step is differentiated
 _NUMBERS = 4e6  # drawn at a time
 
@@ -56,7 +55,7 @@ def fast_bootstrap(
         part = slice(first, first + len(drawn))
         steps[part, :k] = np.linalg.solve(grams, (drawn @ moments)[..., None])[..., 0]
         held, sums = (drawn @ squares).T
-        variance = sums / np.maximum(held - k, 1.0) / _CUT_VARIANCE
+        variance = sums / np.maximum(held - k, 1.0) / CUT_VARIANCE
         steps[part, k] = np.sqrt(variance) - _scale_step(fit, fit.scale)
         tell((first + len(drawn)) / repeats)
     # Residuals of a fit are too small by (n - k) / n on average.
@@ -67,7 +66,7 @@ def fast_bootstrap(
 def _derivative(fit: MEstimate) -> Vector:
     """g' (k + 1, k + 1) at the estimate."""
     k = fit.design.shape[1]
-    inverse = np.linalg.pinv(fit.gram(fit.weight), hermitian=True)
+    inverse = inverse_of(fit.gram(fit.weight))
     whole = np.zeros((k + 1, k + 1))
     # b = (A'WA)^-1 A'Wy with W of b and s: d(w r) = -(psi' - w) a'db - (psi' - w) r/s ds.
     bent = fit.weight - fit.slope
@@ -76,7 +75,7 @@ def _derivative(fit: MEstimate) -> Vector:
     inside = np.abs(fit.residual) <= INNER * fit.scale
     held = max(float(fit.count @ inside) - k, 1.0)
     pulled = fit.design.T @ (fit.count * inside * fit.residual)
-    whole[k, :k] = -pulled / (held * _CUT_VARIANCE * fit.scale)
+    whole[k, :k] = -pulled / (held * CUT_VARIANCE * fit.scale)
     up, down = (_scale_step(fit, fit.scale * (1 + nudge)) for nudge in (_NUDGE, -_NUDGE))
     whole[k, k] = np.clip((up - down) / (2 * _NUDGE * fit.scale), 0.0, 0.9)
     return whole
@@ -86,4 +85,4 @@ def _scale_step(fit: MEstimate, scale: float) -> float:
     """The deviation of the rows within 2.75 of a scale."""
     inside = fit.count * (np.abs(fit.residual) <= INNER * scale)
     freedom = max(float(inside.sum()) - fit.design.shape[1], 1.0)
-    return float(np.sqrt(inside @ fit.residual**2 / freedom / _CUT_VARIANCE))
+    return float(np.sqrt(inside @ fit.residual**2 / freedom / CUT_VARIANCE))

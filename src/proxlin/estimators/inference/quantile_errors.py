@@ -14,6 +14,7 @@ import torch
 from scipy.stats import norm
 
 from proxlin._checks import check_choice
+from proxlin.estimators.inference.standard_errors import inverse_of
 from proxlin.estimators.tables import Vector, as_tensor
 from proxlin.exact.linear import solve_linear
 from proxlin.problem.loss import Pinball
@@ -45,19 +46,19 @@ def quantile_covariance(
     gram = (design * count[:, None]).T @ design
     if formula == "iid":
         slope = _sparsity(residual, count, n * width, design.shape[1])
-        return tau * (1 - tau) * slope**2 * _inverse(gram)
+        return tau * (1 - tau) * slope**2 * inverse_of(gram)
     reach = _spread(residual, count) * (norm.ppf(tau + width) - norm.ppf(tau - width))
     if formula == "epa":
         near = 0.75 * np.maximum(1 - (residual / reach) ** 2, 0.0)
         slopes = np.where(residual > 0, tau, 1 - tau) * n * reach / float(count @ near)
-        inner = _inverse(gram)
+        inner = inverse_of(gram)
         return np.asarray(inner @ ((design * (count * slopes**2)[:, None]).T @ design) @ inner)
     if formula == "ker":
         density = norm.pdf(residual / reach) / reach
     else:
         apart = design @ (refit(tau + width) - refit(tau - width))
         density = np.maximum(0.0, 2 * width / np.where(apart > _TINY, apart - _TINY, np.inf))
-    inner = _inverse((design * (count * density)[:, None]).T @ design)
+    inner = inverse_of((design * (count * density)[:, None]).T @ design)
     return np.asarray(tau * (1 - tau) * inner @ gram @ inner)
 
 
@@ -109,7 +110,3 @@ def _spread(residual: Vector, count: Vector) -> float:
         low, high = np.quantile(residual, (0.25, 0.75), weights=count, method="inverted_cdf")
     deviation = np.sqrt(np.cov(residual, aweights=count))
     return float(min(deviation, (high - low) / 1.34))
-
-
-def _inverse(gram: Vector) -> Vector:
-    return np.asarray(np.linalg.pinv(gram, hermitian=True))

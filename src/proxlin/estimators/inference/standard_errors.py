@@ -115,16 +115,16 @@ class MEstimate:
             firm = eigh(plain, average, eigvals_only=True).min() > _LEAST_CURVATURE
         except np.linalg.LinAlgError:
             firm = False
-        return np.asarray(np.linalg.pinv(plain if firm else average, hermitian=True))
+        return inverse_of(plain if firm else average)
 
-    def influence(self, rows: slice = slice(None)) -> Vector:
+    def influence(self) -> Vector:
         """(n, k) s H^-1 psi_i a_i / (1 - h_i): by how much each row has moved the coefficients.
 
         h_i = psi'_i a_i' H^-1 a_i is what a row takes off its own residual, as in least squares.
         """
-        pulled, leverage = self._pulled(rows)
+        pulled, leverage = self._pulled(slice(None))
         rest = 1.0 - np.minimum(leverage, _MOST_LEVERAGE)
-        moved: Vector = pulled * (self.scale * self.psi[rows] / rest)[:, None]
+        moved: Vector = pulled * (self.scale * self.psi / rest)[:, None]
         return moved
 
     def _pulled(self, rows: slice) -> tuple[Vector, Vector]:
@@ -161,15 +161,16 @@ class MEstimate:
         correction = 1.0 + k / n * varied / level**2
         if formula == "w":
             unit = self.gram(self.weight) / self.mean(self.weight)
-            return np.asarray(square / level**2 * correction**2 * _inverse(unit))
+            return np.asarray(square / level**2 * correction**2 * inverse_of(unit))
         plain = self.gram(np.ones(len(self.residual)))
         if formula == "H1":
-            return np.asarray(square / level**2 * correction**2 * _inverse(plain))
-        inner = _inverse(self.gram(self.slope))
+            return np.asarray(square / level**2 * correction**2 * inverse_of(plain))
+        inner = inverse_of(self.gram(self.slope))
         if formula == "H2":
             return np.asarray(square / level * correction * inner)
         return np.asarray(square / correction * inner @ plain @ inner)
 
 
-def _inverse(gram: Vector) -> Vector:
+def inverse_of(gram: Vector) -> Vector:
+    """That of a symmetric matrix, in the directions in which it has one."""
     return np.asarray(np.linalg.pinv(gram, hermitian=True), dtype=np.float64)

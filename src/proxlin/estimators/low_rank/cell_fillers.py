@@ -13,6 +13,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.neighbors import NearestNeighbors
 
 from proxlin.estimators.low_rank.factor_model import FactorModel
+from proxlin.estimators.scaling import Scaling
 from proxlin.estimators.tables import Mask, Matrix, Vector
 from proxlin.problem.scales import NORMAL_IQR, NORMAL_MAD
 
@@ -32,12 +33,8 @@ def inside(z: Matrix) -> Mask:
     return np.abs(z) < _CLIP
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnUnits:
+class ColumnUnits(Scaling):
     """z = (x - center) / scale, clipped."""
-
-    center: Vector
-    scale: Vector
 
     @classmethod
     def fit(cls, x: Matrix) -> ColumnUnits:
@@ -50,11 +47,6 @@ class ColumnUnits:
         """Clipped units; NaN stays."""
         with np.errstate(over="ignore"):  # a wrong cell may be infinitely far out
             return np.clip((x - self.center) / self.scale, -_CLIP, _CLIP)
-
-    def invert(self, z: Matrix) -> Matrix:
-        """z * scale + center."""
-        plain: Matrix = z * self.scale + self.center
-        return plain
 
 
 def _median_and_width(values: Vector) -> tuple[float, float]:

@@ -235,18 +235,13 @@ class RobustFactorization(
         with self._watched(f"sweeps for {rank} components") as watching:
             settings = replace(settings, callbacks=watching)
             if self._bounds is None:
-                fit = fit_factors(cells, rank, norm, settings)
-                self._keep(fit)
-                return self._out(fit.u)
+                return self._out(self._keep(fit_factors(cells, rank, norm, settings)))
             bounds = Bounds.of(cells.transposed) if by_column else self._bounds
             fit = fit_bounded(cells, bounds, rank, norm, settings)
         if by_column:  # columns that are wrong as a whole have no spread of their own
             winsorized = bounds.winsorized(cells.transposed, (fit.u @ fit.v).T)
             self._bounds = Bounds.of(winsorized.transposed)
-        self._keep(fit)
-        rows = self._embed_cells(cells)  # the rows as they are, as `transform` embeds them
-        self._record(fit.result, as_array(rows.full_norms), size=fit.size, tol=self._tolerance)
-        return self._out(rows.u)
+        return self._out(self._keep(fit, cells))
 
     def _choose(self, cells: Cells, norm: RowNorm, seed: int) -> int:
         """The rank; notes the penalty and the shrinkage."""
@@ -287,24 +282,25 @@ class RobustFactorization(
             stream=stream,
             start=start,
         )
-        self._keep(found)
-        if winsorized is not cells:
-            rows = self._embed_cells(cells)
-            self._record(
-                found.result, as_array(rows.full_norms), size=found.size, tol=self._tolerance
-            )
+        self._keep(found, None if winsorized is cells else cells)
 
-    def _keep(self, found: Fit) -> None:
+    def _keep(self, found: Fit, cells: Cells | None = None) -> Tensor:
+        """Keep the fit; embeddings of these cells as `transform` has them, or those of the fit."""
         self.components_ = self._out(found.v)
         self.n_components_ = len(self.components_)
         self.column_scales_ = None if found.scales is None else as_array(found.scales)
         self.reconstruction_err_ = found.result.objective
-        self._record(found.result, as_array(found.full_norms), size=found.size, tol=self._tolerance)
+        u, norms = found.u, found.full_norms
+        if cells is not None:
+            rows = self._embed_cells(cells)
+            u, norms = rows.u, rows.full_norms
+        self._record(found.result, as_array(norms), size=found.size, tol=self._tolerance)
         if found.column_norms is not None:
-            norms = as_array(found.column_norms)
-            scale = OutlierScale.fit(norms, size=found.size, tol=self._tolerance)
-            self.column_scores_ = scale.scores(norms)
+            columns = as_array(found.column_norms)
+            scale = OutlierScale.fit(columns, size=found.size, tol=self._tolerance)
+            self.column_scores_ = scale.scores(columns)
             self.outlier_columns_ = scale.flags(self.column_scores_)
+        return u
 
     def _checked(self) -> RowNorm:
         self._check_shared()

@@ -121,7 +121,7 @@ class NetLearner(RegressionModel):
                 return result
             remark = "A linear model predicts most held-out rows better than the net and is kept."
         self.chosen_ = "linear"
-        chosen = self._take(run, line if held is None else self._robust_line(run))
+        chosen = self._take(line if held is None else self._robust_line(run), run.scalings)
         return replace(result, objective=chosen.objective, remarks=(*result.remarks, remark))
 
     @property

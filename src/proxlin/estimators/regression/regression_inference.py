@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,26 +20,23 @@ from proxlin._checks import (
     shown,
 )
 from proxlin.errors import CombinationError, InvalidInputError
-from proxlin.estimators.inference.bootstrap import fast_bootstrap
+from proxlin.estimators.inference.coefficient_errors import FittedLine
 from proxlin.estimators.inference.diagnostics import diagnose, draw_diagnostics
 from proxlin.estimators.inference.prediction_interval import Calibration, cross_interval
-from proxlin.estimators.inference.quantile_errors import quantile_covariance, quantile_refit
 from proxlin.estimators.inference.regression_summary import RegressionSummary
-from proxlin.estimators.inference.standard_errors import MEstimate, ScaledDesign
 from proxlin.estimators.regression.judged_rows import row_counts
 from proxlin.estimators.regression.regression_learner import RegressionLearner
 from proxlin.estimators.regression.regression_model import Weights
+from proxlin.estimators.regression.sparse_linear import EvenCalibration, fit_sparse_linear
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import INNER
-from proxlin.estimators.tables import Array, read_pair, read_table
+from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.tables import Array, Vector, read_pair, read_table
 from proxlin.exact.linear import quantile_levels
 from proxlin.run.callbacks import ProgressLine
 
-Vector = NDArray[np.float64]
-
 _FOLDS = 10  # of CV+
 _EXACT = 1e-9  # of the fitted values: misfits below are rounding
-_TINY = np.finfo(np.float64).tiny
 
 
 class RegressionInference(RegressionLearner):
@@ -52,7 +49,7 @@ class RegressionInference(RegressionLearner):
     _folds_: list[RegressionInference]  # fits to all rows but a tenth, once CV+ was asked for
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the training rows: a model that is sent or stored holds no table."""
+        # Without the training rows: a model that is sent or stored holds no table.
         state: dict[str, Any] = super().__getstate__()
         return {k: v for k, v in state.items() if k not in ("_training_", "_folds_")}
 
@@ -91,7 +88,7 @@ class RegressionInference(RegressionLearner):
         elif errors == "sandwich" and self._errors_ is not None:
             found = self._errors_
         else:
-            found = self._standard_errors(errors)
+            found = self._line().errors(errors)
         coef = self.coef_.reshape(-1, self.n_features_in_)
         table = np.column_stack([np.reshape(self.intercept_, -1), coef])
         first = 0 if self.fit_intercept else 1
@@ -167,10 +164,9 @@ class RegressionInference(RegressionLearner):
             scale=float(self.scale_[target]) if self.chosen_ == "linear" else None,
         )  # fmt: skip
         frame["weight"] = self.row_weights_ if self._trust_ is None else self._trust_[:, target]
-        fit = self._m_estimates()[target] if self._kind in ("kept", "squares") else None
-        if fit is not None:
-            moved = fit.influence() @ self._design().back.T
-            moved /= np.maximum(np.sqrt((moved**2).sum(axis=0)), _TINY)
+        known = self._kind in ("kept", "squares")
+        moved = self._line().influence(target) if known else None
+        if moved is not None:
             names = self._coefficient_names()
             first = 1 + self.n_features_in_ - len(names)
             shares = {f"influence of {name}": moved[:, first + j] for j, name in enumerate(names)}
@@ -208,7 +204,28 @@ class RegressionInference(RegressionLearner):
             fitted = outputs + kept[:, None] * np.copysign(misfit, fitted - outputs)
         self._calibration_ = Calibration.of(x[unseen], fitted[unseen], misfit[unseen])
         quick = self._kind in ("kept", "squares")
-        self._errors_ = self._standard_errors("sandwich") if quick else None
+        self._errors_ = self._line().errors("sandwich") if quick else None
+
+    def _learn_sparse(self, x: Any, y: Array, weights: Weights | None) -> None:
+        """The default linear model of a sparse table, by products with it alone."""
+        self._flat_, self._copies_, self.chosen_ = y.ndim == 1, 1, "linear"
+        columns = y.reshape(len(y), -1).astype(np.float64)
+        strength = self.alpha if self._term == "ridge" else 0.0 if self._term is None else "few"
+        line = fit_sparse_linear(
+            csr_array(x), columns, weights, intercept=self.fit_intercept,
+            leverage=bool(self.leverage), strength=strength, seed=self._seed(),
+        )  # fmt: skip
+        plain = RobustScaling.identity(x.shape[1]), RobustScaling.identity(columns.shape[1])
+        self.result_ = self._take(line, plain)
+        self._record_judged(line.judged)
+        fitted = self._predict(x)
+        self._training_score_ = robust_r2_score(
+            columns, fitted, sample_weight=weights, multioutput="raw_values"
+        )
+        nothing = np.empty((len(columns), 0))
+        self._calibration_ = EvenCalibration.of(nothing, fitted, line.judged.left_out)
+        self._errors_ = self._trust_ = None  # the rows are not kept
+        del self._judged_, self._slope_
 
     def _worth_of_rows(self, weights: Weights | None) -> Vector:
         worth: Vector = self.row_weights_ if weights is None else self.row_weights_ * weights
@@ -262,62 +279,19 @@ class RegressionInference(RegressionLearner):
                 " or fitted exactly. Its predictions need no interval."
             )
 
-    def _design(self) -> ScaledDesign:
-        x, _, weights = self._rows("the formula")
-        # Units of the rows that count: a quarter of wrong features far out moves quartiles.
+    def _line(self) -> FittedLine:
+        """The linear fit with its training rows."""
+        x, y, weights = self._rows("the formula")
         worth = self._worth_of_rows(weights)
         plain = weights is None and bool((worth == 1.0).all())
-        return ScaledDesign.of(x, None if plain else worth, intercept=self.fit_intercept)
-
-    def _m_estimates(self) -> list[MEstimate | None]:
-        """The fit of each target; None by a ridge, or without rows that could be judged."""
-        x, y, weights = self._rows("the formula")
-        design, count = self._design().design, row_counts(weights, len(x))
-        residual = np.where(count[:, None] > 0, y - self._predict(x), 0.0)
-        if self._trust_ is None:
-            trust = self.row_weights_
-            freedom = max(1.0, count @ trust - design.shape[1])
-            scales = np.sqrt(np.maximum((count * trust) @ residual**2 / freedom, _TINY))
-            used, pairs = np.where(trust > 0, count, 0.0), zip(residual.T, scales, strict=True)
-            return [MEstimate(design, column, s, used, trust) for column, s in pairs]
-        columns = zip(residual.T, self._trust_.T, self.scale_, self._slope_.T, strict=True)
-        return [
-            None
-            if np.isnan(slope).any()
-            else MEstimate(design, column, scale, np.where(trust > 0, count, 0.0), trust, slope)
-            for column, trust, scale, slope in columns
-        ]
-
-    def _standard_errors(self, formula: str) -> Vector:
-        """(outputs, 1 + features), the intercept's first; NaN where none are known."""
+        levels = None
         if self._kind == "quantiles":
-            return self._quantile_errors(formula)
-        back = self._design().back
-        errors = [
-            np.full(len(back), np.nan) if fit is None
-            else np.sqrt(np.einsum("ij,jk,ik->i", back, fit.covariance(formula), back))
-            for fit in self._m_estimates()
-        ]  # fmt: skip
-        return np.stack(errors)
-
-    def _quantile_errors(self, formula: str) -> Vector:
-        """The same for quantiles, each of them and its neighbours fitted by the solver."""
-        x, y, weights = self._rows("the formula")
-        levels = [0.5] if self.quantile is None else quantile_levels(self.quantile)[0]
-        scaled, count = self._design(), row_counts(weights, len(x)) * self.row_weights_
-        if formula == "sandwich" and not self.fit_intercept:
-            formula = "ker"  # two neighbouring quantiles through zero cross there
-        fitted, errors = self._predict(x), []
-        used = count > 0
-        design = scaled.design[used]
-        for j, target in enumerate(np.repeat(y, len(levels), axis=1).T):
-            refit = quantile_refit(design, target[used], count[used], self.fit_intercept)
-            covariance = quantile_covariance(
-                design, (target - fitted[:, j])[used], levels[j % len(levels)], count[used],
-                formula=formula, refit=refit,
-            )  # fmt: skip
-            errors.append(np.sqrt(np.einsum("ij,jk,ik->i", scaled.back, covariance, scaled.back)))
-        return np.stack(errors)
+            levels = [0.5] if self.quantile is None else quantile_levels(self.quantile)[0]
+        return FittedLine(
+            x, np.repeat(y, self._copies_, axis=1), self._predict(x), row_counts(weights, len(x)),
+            self.row_weights_, None if plain else worth, self.fit_intercept, self._trust_,
+            None if self._trust_ is None else self._slope_, self.scale_, levels,
+        )  # fmt: skip
 
     def _bootstrapped(
         self, coverage: float, repeats: int, *, progress: bool
@@ -328,24 +302,17 @@ class RegressionInference(RegressionLearner):
                 'errors="bootstrap" is for the default fit and least squares; for quantiles choose'
                 ' "sandwich", "iid" or "ker".'
             )
-        line, back = ProgressLine("bootstrap"), self._design().back
-        fits, generator = self._m_estimates(), np.random.default_rng(self._seed())
-        errors = np.full((len(fits), len(back)), np.nan)
-        reach = np.full((2, len(fits), len(back)), np.nan)
-        for j, fit in enumerate(fits):
-            if fit is None:
-                continue
+        line = ProgressLine("bootstrap")
 
-            def tell(share: float, done: int = j) -> None:
-                if progress:
-                    line.show(f"{(done + share) / len(fits):.0%} of the repeats", share)
+        def tell(share: float) -> None:
+            if progress:
+                line.show(f"{share:.0%} of the repeats", share)
 
-            moved = fast_bootstrap(fit, repeats, generator, tell) @ back.T
-            errors[j] = moved.std(axis=0, ddof=1)
-            reach[:, j] = np.quantile(moved, (0.5 - coverage / 2, 0.5 + coverage / 2), axis=0)
+        generator = np.random.default_rng(self._seed())
+        found = self._line().bootstrapped(coverage, repeats, generator, tell)
         if progress:
             line.close(f"{repeats:,} repeats")
-        return errors, reach
+        return found
 
     def _cross_fits(self) -> list[RegressionInference]:
         """Fits to all training rows but a tenth, calibrated by that tenth."""

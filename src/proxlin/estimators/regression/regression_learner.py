@@ -125,7 +125,7 @@ class RegressionLearner(NetLearner):
         self.row_weights_ = line.trust.mean(axis=1)
         plain = self.p == "auto" and self._term == "auto" and self.constraint is None
         if plain and self.method == "auto":
-            return self._take(run, line)
+            return self._take(line, run.scalings)
         if line.strength > 0 and self._term == "auto" and self.method == "auto":
             run.regularizer = "ridge"
         result = self._solve(run, self.row_weights_, share)
@@ -143,12 +143,10 @@ class RegressionLearner(NetLearner):
             callbacks=check_callbacks(self.callbacks) if self._linear else (),
         )  # fmt: skip
 
-    def _take(self, run: Run, line: RobustLinear) -> Result:
+    def _take(self, line: RobustLinear, scalings: tuple[RobustScaling, RobustScaling]) -> Result:
         """Keep this linear fit as the model."""
-        self._features_, self._targets_ = run.scalings
-        self.coef_ = line.coef[0] if self._flat_ else line.coef
-        self.intercept_ = float(line.intercept[0]) if self._flat_ else line.intercept
-        self.alpha_ = line.strength
+        self._features_, self._targets_ = scalings
+        self._keep_line(line.coef, line.intercept, line.strength)
         self.row_weights_ = line.trust.mean(axis=1)
         self._judged_, self._trust_, self._slope_ = line.judged, line.trust, line.slope
         return line.result
@@ -243,7 +241,10 @@ class RegressionLearner(NetLearner):
         return scalings[0].unfold(coef, np.reshape(self.intercept_, -1), scalings[1])
 
     def _keep_linear(self, coef: Array, offset: Array, alpha: float) -> None:
-        weight, bias = self._features_.fold(coef, offset, self._targets_)
+        self._keep_line(*self._features_.fold(coef, offset, self._targets_), alpha)
+
+    def _keep_line(self, weight: Array, bias: Array, alpha: float) -> None:
+        """Coefficients (targets, features) and intercepts (targets,) on plain columns."""
         self.coef_ = weight[0] if self._flat_ else weight
         self.intercept_ = float(bias[0]) if self._flat_ else bias
         self.alpha_ = alpha

@@ -120,6 +120,10 @@ class RegressionModel(RobustBase):
                 intercept=self.fit_intercept, size=_typical(self._targets_.apply(y)),
                 left_out=self._left_out_,
             ).times(self._targets_.scale)  # fmt: skip
+        self._record_judged(judged)
+
+    def _record_judged(self, judged: Judged) -> None:
+        """Keep the scales of a linear fit, and how far its rows are from it."""
         self._judged_ = judged
         self.scale_, self._unseen_scale_ = judged.scale, judged.unseen_scale
         outlier_scale = OutlierScale(0.0, judged.cutoff / CUTOFF)

@@ -20,7 +20,6 @@ from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression.net_fit import ModuleFactory
 from proxlin.estimators.regression.regression_inference import RegressionInference
 from proxlin.estimators.regression.reservoir import Reservoir
-from proxlin.estimators.regression.sparse_linear import learn_sparse
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.tables import Array, check_squares, read_pair, read_table, read_weights
 from proxlin.exact.linear import quantile_levels
@@ -215,7 +214,7 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
                     "a large sparse X is for the default linear model, with regularizer None,"
                     " 'auto' or 'ridge'; leave other settings alone, or pass X.toarray()."
                 )
-            learn_sparse(attempt, table, targets, weights)
+            attempt._learn_sparse(table, targets, weights)
         else:
             attempt._learn(table, targets, weights, share=1.0, checkpoint=self.checkpoint)
         return self._adopt(attempt)

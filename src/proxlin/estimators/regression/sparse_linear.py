@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,6 @@ from scipy.stats import norm
 from proxlin.estimators.inference.prediction_interval import Calibration, clean_quantile
 from proxlin.estimators.regression.judged_rows import FALSE_FLAGS, FEW, Judged
 from proxlin.estimators.regression.robust_linear import RobustLinear
-from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
     Vector,
@@ -31,8 +29,6 @@ from proxlin.estimators.robust_scale import (
     m_scale,
 )
 from proxlin.estimators.scaling import RobustScaling
-from proxlin.estimators.scores import CUTOFF, OutlierScale
-from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status
 from proxlin.run.result import Certificate, History, Result
 
@@ -112,8 +108,8 @@ def fit_sparse_linear(
         theta=torch.from_numpy(np.concatenate([coef.T.reshape(-1), offset])),
     )
     trust = np.column_stack([fit.trust for fit in fits])
-    strength, squares = max(fit.strength for fit in fits), np.zeros(len(fits), dtype=bool)
-    return RobustLinear(coef, offset, trust, strength, squares, judged, result)
+    strength, unknown = max(fit.strength for fit in fits), np.full_like(trust, np.nan)
+    return RobustLinear(coef, offset, trust, strength, unknown, judged, result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,32 +285,6 @@ def _near(x: csr_array, count: Vector) -> NDArray[np.bool_]:
     typical[filled > 0] = size[order][middle[filled > 0]]
     near[columns.indices[size > _FAR * typical[column]]] = False
     return near if count[near].sum() > 0.5 * count.sum() else np.ones_like(near)
-
-
-def learn_sparse(model: Any, x: Any, y: Array, weights: Vector | None) -> None:
-    """What `fit` of a RobustRegressor leaves behind, by products with x alone."""
-    model._flat_, model._copies_, model.chosen_ = y.ndim == 1, 1, "linear"
-    columns = y.reshape(len(y), -1).astype(np.float64)
-    model._features_ = RobustScaling.identity(x.shape[1])
-    model._targets_ = RobustScaling.identity(columns.shape[1])
-    strength = model.alpha if model._term == "ridge" else 0.0 if model._term is None else "few"
-    line = fit_sparse_linear(
-        csr_array(x), columns, weights, intercept=model.fit_intercept,
-        leverage=bool(model.leverage), strength=strength, seed=model._seed(),
-    )  # fmt: skip
-    model.coef_ = line.coef[0] if model._flat_ else line.coef
-    model.intercept_ = float(line.intercept[0]) if model._flat_ else line.intercept
-    model.alpha_, model.row_weights_ = line.strength, line.trust.mean(axis=1)
-    model.scale_, model._unseen_scale_ = line.judged.scale, line.judged.unseen_scale
-    model._trust_ = model._errors_ = None
-    fitted = model._predict(x)
-    model._training_score_ = robust_r2_score(
-        columns, fitted, sample_weight=weights, multioutput="raw_values"
-    )
-    nothing = np.empty((len(columns), 0))
-    model._calibration_ = EvenCalibration.of(nothing, fitted, line.judged.left_out)
-    outlier_scale = OutlierScale(0.0, line.judged.cutoff / CUTOFF)
-    model._record(line.result, line.judged.distance.max(axis=1), scale=outlier_scale)
 
 
 class EvenCalibration(Calibration):

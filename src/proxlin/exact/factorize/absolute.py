@@ -230,7 +230,9 @@ def _pace(share: Tensor) -> Tensor:
 def lower_bound(
     x: Tensor, y: Tensor, u: Tensor, basis: Tensor, *, alpha: Tensor | float, non_negative: bool
 ) -> Tensor:
-    """-<y, x> + min_u <V y, u> + alpha/2 ||u||^2 for each row: no loss at p = 1 lies below it.
+    """-<y, x> + min_u <V y, u> + alpha/2 ||u||^2 for each row: no loss ||u V - x||_p lies below it.
+
+    The dual point y lies in the ball of the dual norm.
 
     Without alpha the minimum is 0 only if V y = 0 (>= 0 for u >= 0); what rounding leaves of V y
     is charged at twice the size of u.

@@ -26,17 +26,10 @@ class Embedding:
     unsolved: Tensor  # (n,) whether the gap exceeds twice the tolerance, of ||x_i||_p
 
 
-def embed(
-    cells: Cells,
-    basis: Tensor,
-    norm: RowNorm,
-    *,
-    tolerance: float = TOLERANCE,
-    max_steps: int = 300,
-) -> Embedding:
+def embed(cells: Cells, basis: Tensor, norm: RowNorm, *, max_steps: int = 300) -> Embedding:
     """argmin_u ||observed_i * (u V - x_i)||_p + alpha/2 ||u||^2 for each row, u >= 0 if asked.
 
-    Rows stop when their duality gap is at most `tolerance` of their loss; those that run out of
+    Rows stop when their duality gap is at most 1e-8 of their loss; those that run out of
     steps before are `unsolved`. Work is in float64, chunk by chunk.
     """
     n = len(cells.values)
@@ -48,37 +41,29 @@ def embed(
     for rows, x, observed in cells.chunks(len(basis)):
         mask = None if observed is None else observed.double()
         if norm.p == 1:
-            solution, bound = _absolute(x.double(), mask, v, norm, tolerance)
+            solution, bound = _absolute(x.double(), mask, v, norm)
         else:
-            solution, bound = _weighted(
-                x.double(), mask, v, norm, tolerance=tolerance, max_steps=max_steps
-            )
+            solution, bound = _weighted(x.double(), mask, v, norm, max_steps)
         u[rows] = solution.to(u.dtype)
         losses[rows] = norm.losses(observed_part(solution @ v - x.double(), mask))
         gaps[rows] = losses[rows] + norm.penalty(solution) - bound
         # Against the norm and not the loss: bounds of rows that almost fit are rounded most.
-        unsolved[rows] = ~(gaps[rows] <= 2 * tolerance * norm.losses(x.double()))
+        unsolved[rows] = ~(gaps[rows] <= 2 * TOLERANCE * norm.losses(x.double()))
     return Embedding(u, losses, gaps, unsolved)
 
 
 def _absolute(
-    x: Tensor, observed: Tensor | None, v: Tensor, norm: RowNorm, tolerance: float
+    x: Tensor, observed: Tensor | None, v: Tensor, norm: RowNorm
 ) -> tuple[Tensor, Tensor]:
     u, y = least_absolute(
-        x, observed, v, alpha=norm.alpha, non_negative=norm.non_negative, tolerance=tolerance
+        x, observed, v, alpha=norm.alpha, non_negative=norm.non_negative, tolerance=TOLERANCE
     )
     bound = lower_bound(x, y, u, v, alpha=norm.alpha, non_negative=norm.non_negative)
     return u, bound.clamp(min=0)
 
 
 def _weighted(
-    x: Tensor,
-    observed: Tensor | None,
-    v: Tensor,
-    norm: RowNorm,
-    *,
-    tolerance: float,
-    max_steps: int,
+    x: Tensor, observed: Tensor | None, v: Tensor, norm: RowNorm, max_steps: int
 ) -> tuple[Tensor, Tensor]:
     """Majorise-minimise from least squares on, the floor under residuals falling geometrically."""
     u = x.new_zeros(len(x), len(v))
@@ -99,7 +84,7 @@ def _weighted(
         gap = losses + norm.penalty(solution) - bound[active]
         if step == 0:
             floor = residual.abs().mean(-1) if norm.p < 2 else 1e-12 * size
-        going = gap > tolerance * torch.maximum(losses, _EXACT * size[active])
+        going = gap > TOLERANCE * torch.maximum(losses, _EXACT * size[active])
         if not bool(going.any()):
             break
         active, floor, residual = active[going], _SHRINK * floor[going], residual[going]

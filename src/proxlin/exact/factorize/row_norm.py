@@ -10,6 +10,7 @@ from torch import Tensor
 
 from proxlin._checks import check_exponent, check_non_negative
 from proxlin.errors import InvalidInputError
+from proxlin.exact.factorize.absolute import lower_bound
 from proxlin.exact.factorize.quadratics import minimize_quadratics, weighted_grams
 from proxlin.prox import dual_exponent, norm
 
@@ -90,14 +91,7 @@ class RowNorm:
             y = y / torch.where(length > 0, length, 1.0)
         else:
             y = y / length.clamp(min=1.0)
-        slope = y @ basis.T
-        if self.non_negative:
-            slope = slope.clamp(max=0)
-        bound = -(y * x).sum(-1)
-        if self.alpha > 0:
-            return bound - slope.square().sum(-1) / (2 * self.alpha)
-        # What rounding leaves of V y is charged at twice the size of u.
-        return bound - 2 * (slope.abs() * target.abs()).sum(-1)
+        return lower_bound(x, y, target, basis, alpha=self.alpha, non_negative=self.non_negative)
 
     def _descend(
         self, u: Tensor, target: Tensor, residual: Tensor, aim: Tensor, value: Tensor

@@ -11,17 +11,14 @@ from torch import Tensor
 
 from proxlin.exact.linear.coordinates import Coordinates
 from proxlin.exact.linear.lagrangian import GeneralizedHessian, Lagrangian, Point
-from proxlin.exact.linear.losses import Loss, Quantile
+from proxlin.exact.linear.losses import Loss, TwoSlopes
 
 OWNED = 100.0  # times the clipped value from which on outliers own a value
 _EPS = torch.finfo(torch.float64).eps
 _BALANCED = 1e-9  # of the largest sum that slopes can have: what a corrected dual point may miss
 _CORRECTIONS = 3  # of a dual point, the rows that leave the ball being put back in between
-
-
-_CLIP = (
-    5.0  # typical targets that the loss of a row counts for at most in what gaps are relative to
-)
+# Typical targets that the loss of a row counts for at most in what gaps are relative to.
+_CLIP = 5.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def duality_gap(phi: Lagrangian, point: Point, rows: Tensor, clip: Tensor) -> Du
             feasible = torch.cat([c, theta[m:]])
             residual = where.design @ feasible - where.target
             value_parts[:m] = 0.5 * quadratic * c.square()
-    if isinstance(loss, Quantile) and loss.bound is not None:
+    if isinstance(loss, TwoSlopes) and loss.bound is not None:
         feasible, residual = _lifted(where, loss, feasible, residual)
     weights = where.weights[:, None]
     correction = where.solve(where.design.T @ (weights * rows) + pull)
@@ -110,7 +107,7 @@ def _reach(phi: Lagrangian, theta: Tensor) -> Tensor:
 
 
 def _lifted(
-    where: Coordinates, loss: Quantile, theta: Tensor, residual: Tensor
+    where: Coordinates, loss: TwoSlopes, theta: Tensor, residual: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The point where all rows meet their bounds, by its intercept, which is free; residuals."""
     lift = loss.shift(residual, where.row_sizes)

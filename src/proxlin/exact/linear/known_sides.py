@@ -15,19 +15,17 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from proxlin._checks import check_finite
 from proxlin.errors import InvalidInputError
+from proxlin.exact.linear.linear_result import LinearResult
 from proxlin.methods.contract import Status
 from proxlin.problem.loss import Pinball
 from proxlin.problem.shards import Shards
-
-if TYPE_CHECKING:
-    from proxlin.exact.linear.solve import LinearResult
 
 Rows = tuple[Tensor, Tensor, Tensor]  # x (n, m), y (n,), weights (n,)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -63,72 +62,35 @@ def loss_for(row_loss: RowLoss | Pinball, targets: int) -> Loss:
     """The loss of rows of so many targets; with one target every norm is |r|."""
     p = row_loss.p
     if isinstance(row_loss, Pinball):
-        tau = torch.as_tensor(row_loss.tau, dtype=torch.float64)
-        return Quantile(row_loss.levels(tau.new_empty(targets)).expand(targets))
+        tau = row_loss.levels(torch.empty(targets, dtype=torch.float64)).expand(targets)
+        # Clipping is one operation where all targets have the same level.
+        low = -float(tau[0]) if bool((tau == tau[0]).all()) else -tau
+        return TwoSlopes(low, 1.0 + low)
     if p == "mse":
         return Squared()
     if p == 1 or targets == 1:
-        return Absolute()
+        return TwoSlopes(-1.0, 1.0)
     return Norm(float(p))
 
 
 @dataclass(frozen=True)
-class Absolute:
-    """||r||_1."""
-
-    smooth = False
-    separable = True
-
-    def rows(self, r: Tensor) -> Tensor:
-        """|r|."""
-        return r.abs()
-
-    def value(self, r: Tensor, weights: Tensor) -> Tensor:
-        """sum_i w_i |r_ij| for each target j."""
-        return weights @ r.abs()
-
-    def row_gaps(self, r: Tensor, dual: Tensor) -> Tensor:
-        """|r| (1 - d sign(r)): exactly 0 where d = sign(r)."""
-        return r.abs() * (1.0 - dual * r.sign())
-
-    def into_ball(self, dual: Tensor) -> Tensor:
-        """Clip to [-1, 1]."""
-        return dual.clamp(-1.0, 1.0)
-
-    def gradient(self, v: Tensor, rho: float) -> Tensor:
-        """Clip rho v to [-1, 1]."""
-        return (v * rho).clamp_(-1.0, 1.0)
-
-    def curvature(self, v: Tensor, gradient: Tensor, rho: float) -> tuple[Tensor, Tensor | None]:
-        """Rho where rho |v| < 1, else 0."""
-        return (gradient.abs() < 1.0).to(v.dtype).mul_(rho), None
-
-    def excess(self, gradient: Tensor) -> Tensor:
-        """max_i |dual_ij| for each target."""
-        return gradient.abs().amax(0).clamp(min=1.0)
-
-    def conjugate(self, dual: Tensor, weights: Tensor) -> Tensor:
-        """0 inside the ball."""
-        return dual.new_zeros(dual.shape[1])
-
-
-@dataclass(frozen=True)
-class Quantile:
-    """sum_j (1 - tau_j) r_j+ + tau_j r_j-, for rows on one side of a bound if there is one.
+class TwoSlopes:
+    """sum_j high_j r_j+ - low_j r_j-: ||r||_1 and quantiles, some on one side of a bound.
 
     With a bound c the loss is infinite at r < c (`side` = 1) or r > c (`side` = -1): the conjugate
     is finite for dual points of any size on that side, and known in closed form.
     """
 
-    tau: Tensor  # (t,)
+    low: Tensor | float  # < 0, (t,) or one for all targets
+    high: Tensor | float  # > 0
     bound: Tensor | None = None  # (n, t) c
     side: int = 1
     smooth = False
     separable = True
 
     def rows(self, r: Tensor) -> Tensor:
-        """(1 - tau) r+ + tau r-; bounds are not looked at."""
-        return torch.maximum(self._high * r, self._low * r)
+        """high r+ - low r-; bounds are not looked at."""
+        return torch.maximum(self.high * r, self.low * r)
 
     def value(self, r: Tensor, weights: Tensor) -> Tensor:
         """The weighted sum for each target."""
@@ -136,32 +98,21 @@ class Quantile:
 
     def row_gaps(self, r: Tensor, dual: Tensor) -> Tensor:
         """|r| times how far d is from the slope at r, and what the bound adds."""
-        slope = torch.where(r > 0, 1.0 - self.tau, -self.tau)
-        gaps = r * (slope - dual)
+        gaps = r * torch.where(r > 0, self.high - dual, self.low - dual)
         return gaps if self.bound is None else gaps + self._conjugates(dual)
 
     def into_ball(self, dual: Tensor) -> Tensor:
-        """Clip to [-tau, 1 - tau], on the side of a bound not at all."""
+        """Clip to [low, high], on the side of a bound not at all."""
         if self.bound is None:
             return self._clip(dual.clone())
-        return dual.clamp(max=self._high) if self.side > 0 else dual.clamp(min=self._low)
-
-    @cached_property
-    def _low(self) -> Tensor | float:
-        """-tau, as one number where all targets have the same: clipping is then one operation."""
-        same = bool((self.tau == self.tau[0]).all())
-        return -float(self.tau[0]) if same else -self.tau
-
-    @cached_property
-    def _high(self) -> Tensor | float:
-        return 1.0 + self._low
+        return dual.clamp(max=self.high) if self.side > 0 else dual.clamp(min=self.low)
 
     def _clip(self, dual: Tensor) -> Tensor:
-        """Clip to [-tau, 1 - tau] in place."""
-        return dual.clamp_(self._low, self._high)  # type: ignore[arg-type]  # both of one kind
+        """Clip to [low, high] in place."""
+        return dual.clamp_(self.low, self.high)  # type: ignore[arg-type]  # both of one kind
 
     def gradient(self, v: Tensor, rho: float) -> Tensor:
-        """Clip rho v to [-tau, 1 - tau], beyond which only the bound pulls."""
+        """Clip rho v to [low, high], beyond which only the bound pulls."""
         inside = self._clip(v * rho)
         if self.bound is None:
             return inside
@@ -170,24 +121,24 @@ class Quantile:
 
     def curvature(self, v: Tensor, gradient: Tensor, rho: float) -> tuple[Tensor, Tensor | None]:
         """Rho where the proximal point is at the kink or at the bound, else 0."""
-        free = (gradient == self._high) | (gradient == self._low)
+        free = (gradient == self.high) | (gradient == self.low)
         return (~free).to(v.dtype).mul_(rho), None
 
     def excess(self, gradient: Tensor) -> Tensor:
-        """The largest of dual / (1 - tau) and -dual / tau for each target, at least 1."""
-        above, below = gradient / (1.0 - self.tau), -gradient / self.tau
+        """The largest of dual / high and dual / low for each target, at least 1."""
+        above, below = gradient / self.high, gradient / self.low
         sides = [above, below] if self.bound is None else [above if self.side > 0 else below]
         return torch.stack([side.amax(0) for side in sides]).amax(0).clamp(min=1.0)
 
     def conjugate(self, dual: Tensor, weights: Tensor) -> Tensor:
-        """0 in [-tau, 1 - tau] without a bound; else sup_r dual r - loss(r) up to the bound."""
+        """0 in [low, high] without a bound; else sup_r dual r - loss(r) up to the bound."""
         if self.bound is None:
             return dual.new_zeros(dual.shape[1])
         return weights @ self._conjugates(dual)
 
     def _conjugates(self, dual: Tensor) -> Tensor:
         assert self.bound is not None
-        c, above, below = self.bound, dual - (1.0 - self.tau), dual + self.tau
+        c, above, below = self.bound, dual - self.high, dual - self.low
         if self.side > 0:
             return torch.where(c > 0, above * c, below.clamp(max=0.0) * c)
         return torch.where(c < 0, below * c, above.clamp(min=0.0) * c)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from proxlin.exact.linear.coordinates import Coordinates
 from proxlin.exact.linear.duality_gap import OWNED, DualityGap, clip_levels, duality_gap
 from proxlin.exact.linear.lagrangian import Lagrangian, Point
+from proxlin.exact.linear.linear_result import OBJECTIVE
 from proxlin.exact.linear.losses import Loss
 from proxlin.exact.linear.penalties import ScaledPenalty
 from proxlin.exact.linear.semismooth_newton import descend
@@ -22,7 +23,6 @@ from proxlin.run.result import Certificate
 
 _LOG = logging.getLogger("proxlin")
 
-OBJECTIVE = "the objective, rows clipped at 5 typical targets"  # what gaps are relative to
 FLOOR = 1e-4  # share of the null model's loss below which a fit counts as exact
 # Newton steps that one rho took at most, and by how much rho may grow then.
 _GROWTH = ((6, 5.0), (10, 2.5), (18, 1.0), (math.inf, 0.3))
@@ -177,15 +177,13 @@ class Multipliers:
         tighter = self.inner_tol if steps else 1e-2 * self.inner_tol
         self.inner_tol = max(min(tighter, 1e-2 * gap), 1e-15)
         growth = next(factor for most, factor in _GROWTH if steps <= most)
-        self.phi = Lagrangian(
-            phi.where,
-            phi.loss,
-            phi.penalty,
-            min(phi.rho * growth, self.steepest),
-            point.dual,
-            point.penalty_dual,
-            phi.hold / growth,
-            point.theta,
+        self.phi = replace(
+            phi,
+            rho=min(phi.rho * growth, self.steepest),
+            dual=point.dual,
+            penalty_dual=point.penalty_dual,
+            hold=phi.hold / growth,
+            anchor=point.theta,
         )
 
     def _report(self, loop: Loop) -> Status | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proxlin.exact.linear.coordinates import Coordinates
 from proxlin.exact.linear.duality_gap import DualityGap, clip_levels
-from proxlin.exact.linear.losses import Loss, Quantile
+from proxlin.exact.linear.losses import Loss, TwoSlopes
 from proxlin.exact.linear.multipliers import Multipliers
 from proxlin.exact.linear.penalties import ScaledPenalty
 from proxlin.methods.contract import Budget
@@ -37,7 +37,7 @@ def null_model_gap(
     optimal, or no such test is known for h. The steps taken do not count.
     """
     rest = penalty.rest
-    bounded = isinstance(loss, Quantile) and loss.bound is not None
+    bounded = isinstance(loss, TwoSlopes) and loss.bound is not None
     if rest is None or len(where.size) == 0 or bounded:
         return None
     weights = where.weights[:, None]

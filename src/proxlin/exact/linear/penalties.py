@@ -17,7 +17,7 @@ from proxlin.exact.linear.coordinates import Coordinates
 from proxlin.prox import norm, prox_norm
 from proxlin.terms.joint import Coefficients, add_up
 from proxlin.terms.penalty import Penalty
-from proxlin.terms.pieces import Coupled, Piece, Separable, Space
+from proxlin.terms.pieces import Coupled, Piece, Separable
 
 
 @dataclass(frozen=True)
@@ -191,23 +191,15 @@ class ScaledPenalty:
         return len(self.quadratic)
 
 
-def pieces_of(penalty: Penalty) -> list[Piece]:
-    """The canonical pieces of g and C."""
-    terms = [*(penalty.regularizer.terms if penalty.regularizer else ())]
-    terms += penalty.constraint.terms if penalty.constraint else ()
-    space = Space(penalty.layout)
-    return [piece for term in terms for piece in term.bind(space)]
-
-
 def is_separable(penalty: Penalty) -> bool:
     """Whether the penalty is a sum over single coefficients."""
-    return all(isinstance(piece, Separable) for piece in pieces_of(penalty))
+    return all(isinstance(piece, Separable) for piece in penalty.pieces)
 
 
 def scaled_penalty(penalty: Penalty, where: Coordinates, unit: Tensor) -> ScaledPenalty:
     """The penalty on theta, divided by the unit (t,) of the objective."""
     m, t = len(where.size), len(where.scale)
-    pieces = pieces_of(penalty)
+    pieces = penalty.pieces
     if not pieces:
         return ScaledPenalty(where.scale.new_zeros(0, t), None)
     spread = where.scale / where.size[:, None]

@@ -14,7 +14,8 @@ from torch import Tensor
 from proxlin._checks import check_open_interval
 from proxlin.errors import InvalidInputError
 from proxlin.exact.linear.known_sides import Line, solve_by_sides, target_count
-from proxlin.exact.linear.solve import LinearResult, solve_linear
+from proxlin.exact.linear.linear_result import LinearResult
+from proxlin.exact.linear.solve import solve_linear
 from proxlin.methods.contract import Status
 from proxlin.problem.loss import Pinball
 from proxlin.problem.parallel import communicator

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -15,41 +14,25 @@ from proxlin._checks import check_positive
 from proxlin.exact.linear.arguments import read_bound, read_rows, read_start
 from proxlin.exact.linear.coordinates import Coordinates, choose_coordinates
 from proxlin.exact.linear.known_sides import solve_by_sides, worth_it
-from proxlin.exact.linear.losses import Quantile, loss_for
-from proxlin.exact.linear.multipliers import OBJECTIVE, Multipliers, typical_size
+from proxlin.exact.linear.linear_result import OBJECTIVE, LinearResult
+from proxlin.exact.linear.losses import TwoSlopes, loss_for
+from proxlin.exact.linear.multipliers import Multipliers, typical_size
 from proxlin.exact.linear.null_model import null_model_gap
-from proxlin.exact.linear.objective import best_of, mean_loss
+from proxlin.exact.linear.objective import best_of
 from proxlin.exact.linear.penalties import is_separable, scaled_penalty
-from proxlin.exact.linear.vertex import vertex_quantile
+from proxlin.exact.linear.vertex import solve_by_vertex
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.problem.parallel import Communicator
 from proxlin.problem.rows import TensorRows
 from proxlin.problem.shards import Everywhere
 from proxlin.run.loop import Loop, check_callbacks
-from proxlin.run.result import Callback, Certificate, History, Result
+from proxlin.run.result import Callback, Certificate
 from proxlin.terms import Constraint, Regularizer
 from proxlin.terms.layout import Layout
 from proxlin.terms.penalty import Penalty
 
 _VERTEX_ROWS, _VERTEX_COLUMNS = 2000, 20  # from and up to which vertices are faster
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearResult(Result):
-    """The result of a linear model: theta is B (m, t) row by row, then the intercept (t,)."""
-
-    targets: int
-
-    @property
-    def coef(self) -> Tensor:
-        """B (m, t) in float64."""
-        return self.theta[: -self.targets].reshape(-1, self.targets)
-
-    @property
-    def intercept(self) -> Tensor:
-        """b (t,) in float64; zeros without an intercept."""
-        return self.theta[-self.targets :]
 
 
 @torch.no_grad()
@@ -141,7 +124,7 @@ def solve_linear(
     )
     bound = read_bound(at_least, at_most, row_loss, y, fit_intercept=fit_intercept)
     if bound is not None:
-        assert isinstance(scaled_loss, Quantile)
+        assert isinstance(scaled_loss, TwoSlopes)
         bound = (bound[0][used], bound[1])
         offsets = (bound[0] - kept[1]) / where.scale / where.row_sizes[:, None]
         scaled_loss = replace(scaled_loss, bound=offsets, side=bound[1])
@@ -207,39 +190,8 @@ def _many_rows(
     free = options["regularizer"] is None and options["constraint"] is None
     if not free or len(x) < _VERTEX_ROWS or not 0 < x.shape[1] <= _VERTEX_COLUMNS:
         return None
-    began, used = time.perf_counter(), weights > 0
-    rows, targets = (x, y) if bool(used.all()) else (x[used], y[used])
-    centre = rows.median(0).values * float(options["fit_intercept"])
-    size = (rows - centre).abs().median(0).values
-    size = torch.where(size > 0, size, 1.0)
-    ones = [x.new_ones(len(rows), 1)] if options["fit_intercept"] else []
-    design = torch.cat([(rows - centre) / size, *ones], 1).numpy()
-    begin = None
-    if options["start"] is not None:
-        coef, offset = read_start(options["start"], x.shape[1], 1)
-        begin = torch.cat([coef[:, 0] * size, *([offset + centre @ coef] if ones else [])]).numpy()
-    vertex = vertex_quantile(design, targets[:, 0].numpy(), weights[used].numpy(), tau, begin)
-    if vertex is None:
-        return None
-    fitted, slack, steps = vertex
-    theta = torch.from_numpy(fitted)
-    coef = (theta[: x.shape[1]] / size)[:, None]
-    offset = theta[x.shape[1] :] - centre @ coef if ones else x.new_zeros(1)
-    objective, rounding = mean_loss((x, y, weights), coef, offset, loss)
-    gap = slack / min(tau, 1.0 - tau) + rounding / max(objective, 1e-300)
-    if not gap <= options["tol"]:
-        return None
-    return LinearResult(
-        status=Status.CONVERGED,
-        objective=objective,
-        certificate=Certificate("duality gap", gap, OBJECTIVE, len(rows)),
-        seconds=time.perf_counter() - began,
-        iterations=steps,
-        history=History([{"iteration": steps, "seconds": time.perf_counter() - began,
-                          "objective": objective, "gap": gap}]),
-        theta=torch.cat([coef[:, 0], offset]),
-        targets=1,
-    )  # fmt: skip
+    wanted = {name: options[name] for name in ("fit_intercept", "start", "tol")}
+    return solve_by_vertex((x, y, weights), tau, **wanted)
 
 
 def _least_squares(where: Coordinates) -> Tensor:

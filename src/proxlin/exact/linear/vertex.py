@@ -9,9 +9,20 @@ nearly right needs a few dozen steps, each two products with the design.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.linalg import qr
+from torch import Tensor
+
+from proxlin.exact.linear.arguments import read_start
+from proxlin.exact.linear.linear_result import OBJECTIVE, LinearResult
+from proxlin.exact.linear.objective import mean_loss
+from proxlin.methods.contract import Status
+from proxlin.problem.loss import Pinball
+from proxlin.run.result import Certificate, History
 
 Vector = NDArray[np.float64]
 
@@ -20,6 +31,53 @@ _STEPS = 12  # of reweighted least squares
 _NEAREST = 6  # rows a coefficient among which the first vertex is chosen
 _LOOKED_AT = 256  # rows that change sides first, in one look
 _SLACK = 1e-10  # of a slope beyond its bounds, that counts as none
+
+
+def solve_by_vertex(
+    data: tuple[Tensor, Tensor, Tensor],
+    tau: float,
+    *,
+    fit_intercept: bool,
+    start: tuple[Tensor, Tensor] | None,
+    tol: float,
+) -> LinearResult | None:
+    """The optimum of the rows x (n, m), y (n, 1), weights (n,), or None if the gap exceeds tol."""
+    began = time.perf_counter()
+    x, y, weights = data
+    used = weights > 0
+    rows, targets = (x, y) if bool(used.all()) else (x[used], y[used])
+    centre = rows.median(0).values * float(fit_intercept)
+    size = (rows - centre).abs().median(0).values
+    size = torch.where(size > 0, size, 1.0)
+    ones = [x.new_ones(len(rows), 1)] if fit_intercept else []
+    design = torch.cat([(rows - centre) / size, *ones], 1).numpy()
+    begin = None
+    if start is not None:
+        coef, offset = read_start(start, x.shape[1], 1)
+        begin = torch.cat([coef[:, 0] * size, *([offset + centre @ coef] if ones else [])]).numpy()
+    vertex = vertex_quantile(design, targets[:, 0].numpy(), weights[used].numpy(), tau, begin)
+    if vertex is None:
+        return None
+    fitted, slack, steps = vertex
+    theta = torch.from_numpy(fitted)
+    coef = (theta[: x.shape[1]] / size)[:, None]
+    offset = theta[x.shape[1] :] - centre @ coef if ones else x.new_zeros(1)
+    objective, rounding = mean_loss(data, coef, offset, Pinball(tau))
+    gap = slack / min(tau, 1.0 - tau) + rounding / max(objective, 1e-300)
+    if not gap <= tol:
+        return None
+    seconds = time.perf_counter() - began
+    line = {"iteration": steps, "seconds": seconds, "objective": objective, "gap": gap}
+    return LinearResult(
+        status=Status.CONVERGED,
+        objective=objective,
+        certificate=Certificate("duality gap", gap, OBJECTIVE, len(rows)),
+        seconds=seconds,
+        iterations=steps,
+        history=History([line]),
+        theta=torch.cat([coef[:, 0], offset]),
+        targets=1,
+    )
 
 
 def vertex_quantile(

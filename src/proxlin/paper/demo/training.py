@@ -13,8 +13,8 @@ from proxlin.methods.contract import Status
 from proxlin.models import mlp_regressor
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent
-from proxlin.run.minimize import Callback, minimize
-from proxlin.run.result import Result
+from proxlin.run.minimize import minimize
+from proxlin.run.result import Callback, Result
 from proxlin.terms import Ridge
 
 LOSSES: dict[str, Exponent] = {"squared error": "mse", "l2 norm": 2.0, "l1 norm": 1.0}

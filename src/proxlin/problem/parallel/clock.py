@@ -26,11 +26,8 @@ class SharedClock:
     KeyboardInterrupt in the middle of a step on one alone leaves the others waiting for its sums.
     """
 
-    def __init__(
-        self, communicator: Communicator, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
-        self._clock = clock
         self._interrupted = False
         self._before: Any = None  # the handler of Ctrl-C outside
         self._now = 0.0
@@ -42,7 +39,7 @@ class SharedClock:
 
     def renew(self) -> None:
         """Read the clock of rank 0 on all processes."""
-        mine = self._clock() if self._communicator.leads else 0.0
+        mine = time.perf_counter() if self._communicator.leads else 0.0
         readings = torch.tensor([mine, float(self._interrupted)], dtype=torch.float64)
         self._now, interrupted = self._communicator.sum(readings).tolist()
         if interrupted:

@@ -13,6 +13,7 @@ from proxlin.methods import Method
 from proxlin.methods.contract import Budget, Status
 from proxlin.problem import Problem
 from proxlin.run.checkpoint.serialize import is_count
+from proxlin.run.held_out import HeldOut
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object that does not print its settings
 _LONGEST = 160  # characters of a value that a message shows
@@ -21,7 +22,7 @@ _SAME, _ROUNDING = 1e-3, 1e-6  # of the objective there and of the first one
 
 
 def owner_of(
-    problem: Problem, method: Method, seed: int, held_out: int | None = None
+    problem: Problem, method: Method, seed: int, held_out: HeldOut | None
 ) -> dict[str, Any]:
     """What tells one run from another, as JSON gives it back; budgets are free to change."""
     layout = problem.layout
@@ -29,12 +30,13 @@ def owner_of(
         "parameters": [[n, list(s)] for n, s in zip(layout.names, layout.shapes, strict=True)],
         "type": str(problem.dtype).removeprefix("torch."),
         "rows": problem.n_rows,
-        "rows held out": held_out,
+        "rows held out": None if held_out is None else held_out.problem.n_rows,
         "outputs": problem.n_outputs,
         "p": repr(problem.loss) if problem.p == "pinball" else str(problem.p),
         "terms": problem.penalty.describe(),
         "method": _ADDRESS.sub("", repr(method)),
         "seed": seed,
+        "reweighted": held_out is not None and held_out.reweight,
     }
 
 

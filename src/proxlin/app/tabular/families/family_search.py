@@ -18,10 +18,9 @@ from proxlin.app.tabular.families.shrinkage import STRAIGHT, Shrinkage, Shrinkag
 from proxlin.app.tabular.families.table_regressor import (
     FAMILIES,
     QUANTILES,
-    CorrectedMember,
-    Correction,
+    ColumnMember,
+    ColumnModel,
     FamilyFigures,
-    ForestMember,
     Member,
     NetMember,
     TableRegressor,
@@ -159,20 +158,20 @@ class _Search:
             KernelSurface.fit(folds, [share[target] for share in shares], **settings)
             for target, (folds, settings) in enumerate(self._to_correct(began))
         ]
-        self._keep("kernel", self._corrected(list(zip(*surfaces, strict=True))), began)
+        self._keep("kernel", self._members(zip(*surfaces, strict=True)), began)
 
     def trees(self) -> None:
         """Trees for what the linear or additive model of each fold leaves."""
         began = time.monotonic()
         self.tell("boosted trees")
         trees = [BoostedTrees.fit(folds, **settings) for folds, settings in self._to_correct(began)]
-        self._keep("trees", self._corrected(list(zip(*trees, strict=True))), began)
+        self._keep("trees", self._members(zip(*trees, strict=True)), began)
 
     def forests(self, *, alone: bool) -> None:
         """Forests for the targets themselves; none if time runs out, unless they are alone."""
         began = time.monotonic()
         self.tell("forests")
-        table, members = self.table, []
+        table, grown = self.table, []
         for number, ((train, _), base) in enumerate(zip(table.folds, self.bases, strict=True)):
             forests = []
             for target in range(table.z.shape[1]):
@@ -190,8 +189,8 @@ class _Search:
                         floor=table.floor,
                     )
                 )
-            members.append(ForestMember(base, tuple(forests), self.tree_roles))
-        self._keep("forest", members, began)
+            grown.append(tuple(forests))
+        self._keep("forest", self._members(grown), began)
 
     def _to_correct(self, began: float) -> Iterator[tuple[list[tuple[Part, Part]], dict[str, Any]]]:
         """For each target what is left of the rows of each fold, and how to fit it."""
@@ -222,17 +221,15 @@ class _Search:
         columns = tree_columns(x, base, self.tree_roles, target)
         return columns, (z - base.predict(x))[:, target]
 
-    def _corrected(self, corrections: list[tuple[Correction, ...]]) -> list[CorrectedMember]:
-        """The base of each fold with what corrects it."""
-        return [
-            CorrectedMember(base, parts, self.tree_roles)
-            for base, parts in zip(self.bases, corrections, strict=True)
-        ]
+    def _members(self, parts: Iterable[tuple[ColumnModel, ...]]) -> list[ColumnMember]:
+        """The base of each fold with the parts of its targets."""
+        pairs = zip(self.bases, parts, strict=True)
+        return [ColumnMember(base, own, self.tree_roles) for base, own in pairs]
 
     def _keep(self, name: str, members: Sequence[Member], began: float) -> None:
-        """The member of each fold, and what they say together."""
+        """The members of the first folds, or of all, and what they say of the rows held out."""
         table, held = self.table, np.full(self.table.z.shape, np.nan)
-        for member, (_, test) in zip(members, table.folds, strict=True):
+        for member, (_, test) in zip(members, table.folds, strict=False):
             held[test] = member.predict(table.x[test])
         self.held_out[name], self.members[name] = held, list(members)
         self.spent[name] = time.monotonic() - began
@@ -246,8 +243,8 @@ class _Search:
         left = table.seconds_left()
         seconds = None if left is None else left / len(folds) / 2
         most = max(1000, _NET_CELLS // max(1, len(ramps.owners)))
-        held, members = np.full(table.z.shape, np.nan), []
-        for number, (train, test) in enumerate(folds):
+        members = []
+        for number, (train, _) in enumerate(folds):
             self.tell(f"nets, {number + 1} of {len(folds)}")
             rows = train[:: -(-len(train) // most)]
             net = RobustRegressor(
@@ -261,12 +258,10 @@ class _Search:
             )
             net.fit(ramps.apply(table.x[rows]), table.z[rows])
             members.append(NetMember(ramps, net))
-            held[test] = members[-1].predict(table.x[test])
-        self.held_out["net"], self.members["net"] = held, list(members)
+        self._keep("net", members, began)
         self.scored_rows = np.intersect1d(
             self.scored_rows, np.concatenate([test for _, test in folds])
         )
-        self.spent["net"] = time.monotonic() - began
 
     def chosen(self, wanted: Sequence[str]) -> TableRegressor:
         """The average of families that suits the held-out rows best."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from proxlin.app.tabular.families.row_weights import redescending_weights, residual_scale
+from proxlin.app.tabular.families.row_weights import absolute_weights, residual_scale
 from proxlin.app.tabular.families.trees import Part
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
@@ -181,12 +181,7 @@ class _FoldFit:
         return scale
 
     def _weights_of(self, residuals: Vector, scale: float) -> Vector:
-        weights = np.minimum(1.0, scale / np.maximum(np.abs(residuals), 1e-300))
-        return (
-            weights * redescending_weights(residuals[:, None], scale)
-            if self.redescending
-            else weights
-        )
+        return absolute_weights(residuals, scale, redescending=self.redescending)
 
 
 def _bumps(u: Matrix, landmarks: Matrix) -> Matrix:

@@ -27,6 +27,15 @@ def residual_scale(residuals: Matrix | Vector) -> float:
     return max(scale, LEAST_SCALE)
 
 
+def absolute_weights(residuals: Vector, scale: float, *, redescending: bool) -> Vector:
+    """Weights by which squares count as absolute errors beyond one deviation.
+
+    Rows that are far off, if `redescending`, lose even that.
+    """
+    weights: Vector = np.minimum(1.0, scale / np.maximum(np.abs(residuals), 1e-300))
+    return weights * redescending_weights(residuals[:, None], scale) if redescending else weights
+
+
 def redescending_weights(residuals: Matrix, scale: float) -> Vector:
     """Weight of each row by its largest residual: 1 up to 2.5 deviations, 0 beyond 6."""
     score = np.abs(residuals).max(axis=1) / scale

@@ -18,8 +18,7 @@ from proxlin.estimators.scores import OutlierScale
 FAMILIES = ("linear", "additive", "kernel", "trees", "forest", "net")
 QUANTILES = np.linspace(0.005, 0.995, 199)  # of held-out residuals, for intervals
 
-
-Correction = BoostedTrees | KernelSurface  # for what a linear or additive model leaves
+ColumnModel = BoostedTrees | KernelSurface | Forest  # of one target
 
 
 @dataclass(frozen=True)
@@ -43,37 +42,29 @@ class ChoiceResult:
 
 
 @dataclass(frozen=True, eq=False)
-class CorrectedMember:
-    """A linear or additive model and, for each target, trees or a surface for what it leaves."""
+class ColumnMember:
+    """For each target trees, a surface or a forest beside a linear or additive base.
+
+    Categories count as what their levels add in the base. Trees and surfaces are for what the base
+    leaves of the target, forests for the target itself.
+    """
 
     base: AdditiveModel
-    corrections: tuple[Correction, ...]
+    parts: tuple[ColumnModel, ...]
     roles: ColumnRoles
+
+    @property
+    def corrects(self) -> bool:
+        """Whether the parts are added to the base."""
+        return not isinstance(self.parts[0], Forest)
 
     def predict(self, x: Matrix) -> Matrix:
         """(rows, targets)."""
-        answers = self.base.predict(x)
-        for target, correction in enumerate(self.corrections):
-            columns = tree_columns(x, self.base, self.roles, target)
-            answers[:, target] += correction.predict(columns)
-        return answers
-
-
-@dataclass(frozen=True, eq=False)
-class ForestMember:
-    """For each target a forest, which sees categories as what their levels add in the base."""
-
-    base: AdditiveModel
-    forests: tuple[Forest, ...]
-    roles: ColumnRoles
-
-    def predict(self, x: Matrix) -> Matrix:
-        """(rows, targets)."""
-        answers = [
-            forest.predict(tree_columns(x, self.base, self.roles, target))
-            for target, forest in enumerate(self.forests)
-        ]
-        return np.column_stack(answers)
+        answers = np.column_stack([
+            part.predict(tree_columns(x, self.base, self.roles, target))
+            for target, part in enumerate(self.parts)
+        ])  # fmt: skip
+        return self.base.predict(x) + answers if self.corrects else answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +80,7 @@ class NetMember:
         return answers.reshape(len(x), -1)
 
 
-Member = AdditiveModel | CorrectedMember | ForestMember | NetMember
+Member = AdditiveModel | ColumnMember | NetMember
 
 
 @dataclass(eq=False)

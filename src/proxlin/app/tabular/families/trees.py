@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.row_weights import redescending_weights, residual_scale
+from proxlin.app.tabular.families.row_weights import absolute_weights, residual_scale
 from proxlin.app.tabular.reading.columns import Matrix, Vector
 
 Codes = NDArray[np.uint8]
@@ -136,9 +136,7 @@ class _GrowingTrees:
         """One more tree."""
         if len(self.trees) % _RENEWED == 0:
             self.scale = max(residual_scale(self.held_residual), self.floor)
-        weights = np.minimum(1.0, self.scale / np.maximum(np.abs(self.residual), 1e-300))
-        if self.redescending:
-            weights *= redescending_weights(self.residual[:, None], self.scale)
+        weights = absolute_weights(self.residual, self.scale, redescending=self.redescending)
         n, d = self.codes.shape
         rows = np.flatnonzero(self.generator.random(n) < min(_ROWS_SEEN, _MOST_ROWS / n))
         some = np.sort(self.generator.choice(d, max(1, round(_COLUMNS_SEEN * d)), replace=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ import pandas as pd
 
 from proxlin._checks import nearest
 from proxlin.app.tabular.reading.columns import Column, ColumnRoles, Matrix, NumberColumn
+from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.numbers import read_numbers
 from proxlin.errors import InvalidInputError, MemoryBudgetError
 
@@ -111,6 +113,16 @@ class TableEncoding:
             np.concatenate([np.empty(0, dtype=np.intp), *numbers]),
             tuple(part for part, number in zip(columns, kinds, strict=True) if not number),
         )
+
+
+def check_columns(option: str, wanted: Iterable[str], table: RawTable) -> None:
+    """Refuse an option that names a column which the table does not have."""
+    present = list(map(str, table.frame.columns))
+    for name in wanted:
+        if name not in present:
+            hint = nearest(name, present) or f" It has {some_names(present)}."
+            sheet = "".join(f" {note}" for note in table.notes if "sheets" in note)
+            raise InvalidInputError(f"{option}: the table has no column {name!r}.{hint}{sheet}")
 
 
 def some_names(names: list[str], most: int = 8) -> str:

@@ -1,1 +1,1 @@
-"""What is said and drawn of a fit: errors, caveats, the page."""
+"""What is said and drawn of a fit and of odd rows: errors, caveats, the pages."""

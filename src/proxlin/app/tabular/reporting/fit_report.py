@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 
 from proxlin._checks import counted
-from proxlin.app.tabular.model import TableModel
+from proxlin.app.tabular.model import Misfit, TableModel
 from proxlin.app.tabular.reading.columns import NumberColumn, show_number
 from proxlin.app.tabular.reporting.fit_diagnostics import diagnostics
 from proxlin.app.tabular.reporting.fit_drawings import (
@@ -252,21 +252,23 @@ def _caveats(summary: FitSummary) -> list[Section]:
     return [Section("What to keep in mind", [Text("\n\n".join(caveats))])] if caveats else []
 
 
-def _misfits(summary: FitSummary, rebuilt: bool) -> Section:
+def misfit_table(title: str, where: str, score: str, misfits: Sequence[Misfit]) -> Table:
+    """Rows with their odd cells; `where` and `score` head these two columns."""
     rows: list[tuple[Field, ...]] = []
-    for misfit in summary.worst:
-        where = "; ".join(
+    for misfit in misfits:
+        cells = "; ".join(
             f"{cell.column}: {got}, expected {expected}"
             for cell in misfit.cells
             for expected, got in (cell.texts,)
         )
-        rows.append((misfit.row, where, round(misfit.score, 1), misfit.outlier))
-    table = Table(
-        "Training rows that fit worst",
-        ("row", "where, and what the model expects", "outlier score", "outlier"),
-        rows,
-        ("Rows are counted from 1, without the line of names.",),
-    )
+        rows.append((misfit.row, cells, round(misfit.score, 1), misfit.outlier))
+    remark = "Rows are counted from 1, without the line of names."
+    return Table(title, ("row", where, score, "outlier"), rows, (remark,))
+
+
+def _misfits(summary: FitSummary, rebuilt: bool) -> Section:
+    where = "where, and what the model expects"
+    table = misfit_table("Training rows that fit worst", where, "outlier score", summary.worst)
     drawings = [scores(summary)] if rebuilt else [residuals(summary), scores(summary)]
     if not rebuilt:
         drawings.append(diagnostics(summary))

@@ -11,9 +11,8 @@ from proxlin.app.tabular.families.additive import AdditiveModel
 from proxlin.app.tabular.families.forest import Forest
 from proxlin.app.tabular.families.kernel import KernelSurface
 from proxlin.app.tabular.families.table_regressor import (
-    CorrectedMember,
+    ColumnMember,
     FamilyFigures,
-    ForestMember,
     Member,
     NetMember,
     TableRegressor,
@@ -24,13 +23,8 @@ from proxlin.estimators import RobustRegressor
 from proxlin.estimators.estimator_state import estimator_state, restore_estimator
 from proxlin.estimators.scores import OutlierScale
 
-_BARE = {
-    "strength": 0.0,
-    "redescending": True,
-    "gap": 0.0,
-    "levels": 1.0,
-    "focus": 0.0,
-}  # of a model that only has ramps
+# Of a model that only has ramps.
+_BARE = {"strength": 0.0, "redescending": True, "gap": 0.0, "levels": 1.0, "focus": 0.0}
 _PARTS: dict[str, Any] = {"trees": BoostedTrees, "kernel": KernelSurface, "forest": Forest}
 _OF_TRAINING = ("outlier_scores", "outliers", "row_weights")  # not kept of nets
 
@@ -98,10 +92,9 @@ def _member_state(member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
         return values, arrays | {f"net.{key}": value for key, value in kept.items()}
     values, parts = member.base.state()
     arrays = {f"base.{key}": value for key, value in parts.items()}
-    own = member.forests if isinstance(member, ForestMember) else member.corrections
-    for target, part in enumerate(own):
+    for target, part in enumerate(member.parts):
         arrays |= {f"{target}.{key}": value for key, value in part.state().items()}
-    return {**values, "targets": len(own)}, arrays
+    return {**values, "targets": len(member.parts)}, arrays
 
 
 def _restore_member(
@@ -125,5 +118,5 @@ def _restore_member(
         base = AdditiveModel.restore(values, below("base."))
         restore = _PARTS[name].restore
         own = tuple(restore(below(f"{target}.")) for target in range(values["targets"]))
-        return (ForestMember if name == "forest" else CorrectedMember)(base, own, roles)
+        return ColumnMember(base, own, roles)
     return AdditiveModel.restore(values, below(""))
