@@ -41,7 +41,16 @@ class TensorRows:
     """Rows of one or several tensors that share their first dimension."""
 
     def __init__(self, tensors: Sequence[Tensor], form: Form = None) -> None:
-        self.tensors = tuple(tensors)
+        for position, tensor in enumerate(tensors):
+            if tensor.is_nested or tensor.layout != torch.strided or tensor.is_complex():
+                kind = "a nested tensor" if tensor.is_nested else tensor.layout
+                raise InvalidInputError(
+                    f"data[{position}] must be a dense tensor of real numbers; got {kind},"
+                    f" {tensor.dtype}. Convert it with .to_dense(), torch.view_as_real or"
+                    " .to_padded_tensor(0)."
+                )
+        # Constants: gradients go no further back than to theta.
+        self.tensors = tuple(t.clone() if t.is_inference() else t.detach() for t in tensors)
         self.form = form
         lengths = {tensor.shape[0] if tensor.ndim else 0 for tensor in self.tensors}
         if len(lengths) != 1:
@@ -52,11 +61,6 @@ class TensorRows:
         if lengths == {0}:
             raise InvalidInputError("data must hold at least one row; got none.")
         for position, tensor in enumerate(self.tensors):
-            if tensor.layout != torch.strided or tensor.is_complex():
-                raise InvalidInputError(
-                    f"data[{position}] must be a dense tensor of real numbers; got {tensor.layout},"
-                    f" {tensor.dtype}. Convert it with .to_dense() or torch.view_as_real."
-                )
             check_finite(f"data[{position}]", tensor)
 
     def __len__(self) -> int:

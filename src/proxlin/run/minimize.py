@@ -131,6 +131,7 @@ def minimize(
     if line is not None and problem.communicator.leads:
         functions = (*functions, line)
     check_same_call(problem.communicator, _described(problem, settings, held_out, checkpoint))
+    problem.refresh()
     limit, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
         (_seconds(max_seconds, max_iter), max_iter, tol, seed, polish, stationarity_rows)
     )
