@@ -93,7 +93,7 @@ class Problem:
         self.module = module
         self.layout, self.dtype, self.device = read_parameters(module)
         if not isinstance(data, Shards):
-            data = shards_of(with_tensors(data, self.dtype), communicator())
+            data = shards_of(with_tensors(data, self.dtype), communicator(), self.dtype)
         self.shards: Shards = data
         self.penalty = Penalty(self.layout, regularizer, constraint)
         # The copy is what is evaluated, in eval mode: the caller's module keeps its mode and its
@@ -153,7 +153,7 @@ class Problem:
         dtype = read_parameters(unwrapped(module))[1]
         return cls(
             module,
-            own_rows(with_tensors(data, dtype), communicator()),
+            own_rows(with_tensors(data, dtype), communicator(), dtype),
             p,
             loss=loss,
             residual=residual,
@@ -327,7 +327,10 @@ class Problem:
 
     def with_data(self, data: Any) -> Problem:
         """The same problem on other rows, spread as those of this one; both share the module."""
-        return self.with_shards(self.shards.replaced(with_tensors(data, self.dtype)))
+        data = with_tensors(data, self.dtype)
+        if self.communicator.size == 1:
+            return self.with_shards(shards_of(data, self.communicator, self.dtype))
+        return self.with_shards(self.shards.replaced(data, self.dtype))
 
     def redescending(self, limit: float) -> Problem:
         """The same problem, whose rows pull ever less as their norm goes beyond `limit`."""

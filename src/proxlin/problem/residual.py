@@ -153,11 +153,6 @@ def evaluated_copy(module: nn.Module) -> nn.Module:
 
 def trainable(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
     """The layout of the parameters that require a gradient, their type and their device."""
-    if torch.is_inference_mode_enabled() or any(t.is_inference() for t in module.parameters()):
-        raise InvalidInputError(
-            "module must be made and trained outside of torch.inference_mode(), which keeps no"
-            " gradients."
-        )
     parameters = [(n, t) for n, t in module.named_parameters() if t.requires_grad]
     for name, tensor in parameters:
         if isinstance(tensor, nn.UninitializedParameter):
@@ -165,6 +160,11 @@ def trainable(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
                 f"module must know the shapes of its parameters; got {name!r} without one. Call it"
                 " with a few rows first."
             )
+    if torch.is_inference_mode_enabled() or any(t.is_inference() for _, t in parameters):
+        raise InvalidInputError(
+            "module must be made and trained outside of torch.inference_mode(), which keeps no"
+            " gradients."
+        )
     if not parameters:
         raise InvalidInputError("module must have parameters that require a gradient; got none.")
     kinds = {(tensor.dtype, tensor.device) for _, tensor in parameters}

@@ -92,6 +92,8 @@ def minimize(
     progress
         Show the objective and the time left on one line of standard error (rank 0 only).
 
+    An autocast around the call is off inside; a module may have one of its own.
+
     Ctrl-C ends the run and returns the best point so far; before the first evaluation it raises.
 
     Under torchrun all processes make the same call and get the same result. Budgets, seed and
@@ -150,7 +152,8 @@ def minimize(
     run = MethodRun(
         problem, settings, budget, tol, functions, held_out=judge, writer=writer, sampled=not polish
     )
-    with _flushed_denormals(), interrupted_together(clock):
+    uncast = torch.autocast(problem.device.type, enabled=False)
+    with uncast, _flushed_denormals(), interrupted_together(clock):
         with writer or nullcontext():
             result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
         if polish and result.status in _POLISHED:
