@@ -67,6 +67,9 @@ class MethodRun(KeptRun):
         def work() -> Status:
             nonlocal over, resumed_at
             self.state = self.method.init(problem, theta.clone(), generator)
+            if kept is None and self.held_out is not None:
+                # The method may begin elsewhere, in units of its own.
+                self.held_out.look([*self.method.candidates(self.state), theta], 0)
             over = None if kept is None else self.recall(kept, self.tol)
             if self.writer is not None:
                 self.writer.begin(self.budget.iteration, self.memory(None))
@@ -211,8 +214,6 @@ class MethodRun(KeptRun):
         judge = self.held_out
         if judge is None or not judge.reweight:
             return self.problem
-        if judge.due(0):  # before the first step
-            judge.look(self.method.candidates(self.state), 0)
         if math.isinf(judge.limit):
             return self.problem
         if self.reweighted is None or self.reweighted[0] != judge.limit:
