@@ -30,13 +30,15 @@ def restored(like: Any, plain: Any) -> Any:
     if isinstance(like, torch.Generator):
         like.set_state(plain)
         return like
-    if is_dataclass(like) != isinstance(plain, dict) or isinstance(like, Tensor) != (
-        like is not None and isinstance(plain, Tensor)
+    if is_dataclass(like) != isinstance(plain, dict) or (
+        isinstance(like, Tensor) and not isinstance(plain, Tensor)
     ):
         raise TypeError(f"{type(plain).__name__} where {type(like).__name__} belongs")
     if is_dataclass(like):
         for field in fields(like):
             held = getattr(like, field.name)
+            if held is None and isinstance(plain[field.name], Tensor | dict):
+                raise TypeError(f"{field.name} where none belongs")
             object.__setattr__(like, field.name, restored(held, plain[field.name]))
         return like
     if isinstance(like, list) and len(like) == len(plain):
