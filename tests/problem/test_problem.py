@@ -309,7 +309,7 @@ def test_rows_of_which_some_do_not_depend_on_the_parameters_are_allowed():
 def test_parameters_that_share_memory_are_refused():
     net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 4))
     net[1].weight = nn.Parameter(net[0].weight.T)
-    with pytest.raises(InvalidInputError, match="'0.weight' and '1.weight' do"):
+    with pytest.raises(InvalidInputError, match=r"'0\.weight' and '1\.weight' do"):
         Problem(net, torch.randn(5, 4))
     whole = torch.randn(24)  # side by side in one piece of memory, they are parameters as any
     net[0].weight, net[1].weight = (

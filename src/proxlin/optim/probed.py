@@ -126,8 +126,8 @@ class Probed(torch.optim.Optimizer):
             )
         if self._trainable != self._trainable_now():
             raise InvalidInputError(
-                "the parameters must stay what they were; some changed requires_grad, shape, type or"
-                " device since. Make a new Probed(module.named_parameters(), ...)."
+                "the parameters must stay what they were; some changed requires_grad, shape, type"
+                " or device since. Make a new Probed(module.named_parameters(), ...)."
             )
         problem, state = self._problem, self._memory
         kind = problem.device.type

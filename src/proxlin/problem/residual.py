@@ -40,24 +40,21 @@ class ResidualModule(nn.Module):
             self.module, *(arguments if isinstance(arguments, tuple) else (arguments,))
         )
 
-
     def at(self, values: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """The rows with the module's parameters replaced by `values`."""
         if self.called_again and torch.is_grad_enabled():
-            return self._standing_at(values)(*batch)
-        rows: Tensor = functional_call(
-            self, {f"module.{name}": tensor for name, tensor in values.items()}, batch
-        )
+            rows: Tensor = self._standing_at(values)(*batch)
+        else:
+            named = {f"module.{name}": tensor for name, tensor in values.items()}
+            rows = functional_call(self, named, batch)
         return rows
 
     def _standing_at(self, values: Mapping[str, Tensor]) -> ResidualModule:
         """A copy whose parameters are `values` as long as a graph remembers it."""
-        kept = {id(tensor): tensor for tensor in self.module.state_dict(keep_vars=True).values()}
-        module = copied(self.module, kept)
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        module = copied(self.module, {id(tensor): tensor for tensor in tensors})
         replaced = {
-            id(tensor): values[name]
-            for name, tensor in module.named_parameters()
-            if name in values
+            id(tensor): values[name] for name, tensor in module.named_parameters() if name in values
         }
         for part in module.modules():
             for name, tensor in part._parameters.items():
@@ -137,8 +134,8 @@ def evaluated_copy(module: nn.Module) -> nn.Module:
     """A copy in eval mode without gradients of its own, none of its parts compiled."""
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedModuleError(
-            "module must be a plain torch.nn.Module, whose parameters can be replaced in a call; got"
-            " a ScriptModule. Give the module that was scripted or traced."
+            "module must be a plain torch.nn.Module, whose parameters can be replaced; got a"
+            " ScriptModule. Give the module that was scripted or traced."
         )
     network = copied(module).eval().requires_grad_(False)
     for part in network.modules():
@@ -224,7 +221,7 @@ def check_apart(parameters: dict[str, Tensor]) -> None:
             view = numbers.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
             taken.append(view.flatten())
         places = torch.cat(taken)
-        if len(places.unique()) < len(places):
+        if len(torch.unique(places)) < len(places):
             raise InvalidInputError(
                 f"parameters must not share memory; {' and '.join(map(repr, names))} do. Tie them"
                 " by giving both parts the same nn.Parameter, or use one of them twice in forward."
@@ -277,7 +274,10 @@ def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, b
         if tensor._version != versions[position]:
             what, hint = f"data[{position - 1}]", "Take an operation that makes a new tensor"
             if not position:
-                what, hint = "its parameters", "Leave out what does, such as Embedding(max_norm=...)"
+                what, hint = (
+                    "its parameters",
+                    "Leave out what does, such as Embedding(max_norm=...)",
+                )
             raise UnsupportedModuleError(
                 f"module and residual must leave what they are called with as it is; they changed"
                 f" {what} in place. {hint}."

@@ -91,9 +91,7 @@ class Streamed(Shards):
         return numbers
 
 
-def shards_of(
-    data: Any, communicator: Communicator, dtype: torch.dtype | None = None
-) -> Shards:
+def shards_of(data: Any, communicator: Communicator, dtype: torch.dtype | None = None) -> Shards:
     """The rows of tensors, arrays, data sets and loaders, all of them on every process."""
     if not isinstance(data, DataLoader | IterableDataset):
         return Everywhere(as_rows(data, dtype), communicator)

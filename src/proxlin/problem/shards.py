@@ -216,9 +216,7 @@ class Owned(Shards):
         return numbers - self._first
 
 
-def own_rows(
-    data: Any, communicator: Communicator, dtype: torch.dtype | None = None
-) -> Owned:
+def own_rows(data: Any, communicator: Communicator, dtype: torch.dtype | None = None) -> Owned:
     """Shards of which this process holds `data`, which may be None or have no row."""
     empty = data is None or _length(data) == 0
     return Owned(None if empty else as_rows(data, dtype), communicator)

@@ -152,8 +152,11 @@ def minimize(
     run = MethodRun(
         problem, settings, budget, tol, functions, held_out=judge, writer=writer, sampled=not polish
     )
-    uncast = torch.autocast(problem.device.type, enabled=False)
-    with uncast, _flushed_denormals(), interrupted_together(clock):
+    with (
+        torch.autocast(problem.device.type, enabled=False),
+        _flushed_denormals(),
+        interrupted_together(clock),
+    ):
         with writer or nullcontext():
             result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
         if polish and result.status in _POLISHED:
