@@ -252,6 +252,11 @@ class Locked(nn.Linear):
         self.lock = threading.Lock()
 
 
+class Itself(nn.Linear):
+    def __deepcopy__(self, _memo):
+        return self
+
+
 def scripted():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's remark that scripts are of the past
@@ -266,6 +271,7 @@ def scripted():
         (lambda: nn.Sequential(Remembers(3, 3), Unfit(3, 3)), "modified by an inplace operation"),
         (lambda: nn.Sequential(Checkpointed(reentrant=True), nn.Linear(2, 3)), "use_reentrant=F"),
         (lambda: Locked(3, 3), "copy.deepcopy copies"),
+        (lambda: nn.Sequential(Itself(3, 3)), "__deepcopy__"),
         (scripted, "got a ScriptModule"),
     ],
 )

@@ -48,14 +48,15 @@ class Problem:
     ----------
     module
         Any torch module; theta are its parameters that require a gradient. It is not changed until
-        `minimize` writes the best parameters into it, also where an error ends it. The objective is that of eval mode; dropout
-        of a module in train mode is active in the steps of `"probed"`, `"sgd"` and `"adam"`.
+        `minimize` writes the best parameters into it, also where an error ends it. The objective
+        is that of eval mode; dropout of a module in train mode is active in the steps of
+        `"probed"`, `"sgd"` and `"adam"`.
     data
         Tensors or numpy arrays, rows first: one, a tuple, or a dictionary of them; a torch Dataset
         or DataLoader; or, also beside tensors, arrays of `np.load(path, mmap_mode="r")`, whose rows
-        are read from the file when they are needed. A loader that visits each row once stands for its data set: the
-        method draws its own batches. Other loaders and iterable data sets are streams: steps take
-        the rows as they come, and the objective is that of the first 4,096.
+        are read from the file when they are needed. A loader that visits each row once stands for
+        its data set: the method draws its own batches. Other loaders and iterable data sets are
+        streams: steps take the rows as they come, and the objective is that of the first 4,096.
     p
         A number >= 1, `inf`, or `"mse"` for the squared Euclidean norm.
     loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -137,7 +138,13 @@ def evaluated_copy(module: nn.Module) -> nn.Module:
             "module must be a plain torch.nn.Module, whose parameters can be replaced; got a"
             " ScriptModule. Give the module that was scripted or traced."
         )
-    network = copied(module).eval().requires_grad_(False)
+    network = copied(module)
+    if any(map(operator.is_, module.modules(), network.modules())):
+        raise UnsupportedModuleError(
+            "module must be one that copy.deepcopy copies; it gave the module itself or a part of"
+            " it. Leave out its __deepcopy__."
+        )
+    network.eval().requires_grad_(False)
     for part in network.modules():
         part._compiled_call_impl = None
         if isinstance(part, nn.Embedding | nn.EmbeddingBag):
@@ -222,8 +229,9 @@ def check_apart(parameters: dict[str, Tensor]) -> None:
             taken.append(view.flatten())
         places = torch.cat(taken)
         if len(torch.unique(places)) < len(places):
+            shared = " and ".join(map(repr, names))
             raise InvalidInputError(
-                f"parameters must not share memory; {' and '.join(map(repr, names))} do. Tie them"
+                f"numbers of parameters must not share memory; those of {shared} do. Tie parameters"
                 " by giving both parts the same nn.Parameter, or use one of them twice in forward."
             )
 
