@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from proxlin import NonNegative, Ridge
-from proxlin.errors import InvalidInputError, NonFiniteError
+from proxlin import Lasso, NonNegative, Ridge
+from proxlin.errors import InvalidInputError, NonFiniteError, UnsupportedModuleError
 from proxlin.optim import Probed
 
 
@@ -181,3 +181,116 @@ def test_sparse_slopes_of_embeddings_are_those_of_dense_ones():
             optimizer.step(lambda module=module: module(codes) - 1)
         ends.append(torch.cat([part.detach().flatten() for part in module.parameters()]))
     torch.testing.assert_close(*ends)
+
+
+def test_the_batch_of_a_step_has_to_stay_the_same():
+    module = net()
+    x, y = table()
+    sizes = iter(range(8, 500))
+
+    def closure():
+        rows = slice(0, next(sizes))
+        return module(x[rows]) - y[rows]
+
+    optimizer = Probed(module.named_parameters(), total_steps=50)
+    with pytest.raises(InvalidInputError, match="same batch each time"):
+        optimizer.step(closure)
+
+
+@pytest.mark.parametrize("cause", [KeyboardInterrupt, ValueError])
+def test_a_step_that_fails_moves_nothing_and_others_follow(cause):
+    module = net()
+    x, y = table()
+    optimizer = Probed(module.named_parameters(), total_steps=120)
+    train(module, optimizer, 5)
+    before = [tensor.clone() for tensor in module.parameters()]
+    calls = []
+
+    def closure():
+        calls.append(None)
+        if len(calls) == 2:  # the check of the step, at another point
+            raise cause
+        return module(x) - y
+
+    with pytest.raises(cause):
+        optimizer.step(closure)
+    assert all(map(torch.equal, before, module.parameters()))
+    assert train(module, optimizer, 20) < 10
+
+
+def test_autocast_is_the_closures_and_none_of_the_steps():
+    module = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 24), nn.Linear(24, 2))
+    x, y = table()
+    kinds = []
+
+    def closure():
+        output = module(x)
+        kinds.append(output.dtype)
+        return output - y
+
+    optimizer = Probed(module.named_parameters())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = [float(optimizer.step(closure)) for _ in range(12)]
+    assert set(kinds) == {torch.bfloat16}
+    assert losses[-1] < losses[0]
+    assert optimizer.state_dict()["probed"]["memory"]["theta"].dtype == torch.float32
+
+
+def test_rows_without_numbers_or_slopes_are_refused():
+    module = net()
+    x, y = table(64)
+    optimizer = Probed(module.named_parameters(), total_steps=50)
+    for rows, words in [
+        (lambda: (module(x) - y)[:, :0], "at least one in each"),
+        (lambda: (module(x) - y).abs().sum(1), "Use .unsqueeze"),
+        (lambda: (module(x) - y).abs().mean(), "Leave out the mean"),
+    ]:
+        with pytest.raises(InvalidInputError, match=words):
+            optimizer.step(rows)
+
+    def broken():
+        hidden = module(x).exp()
+        hidden += 1
+        return hidden - y
+
+    with pytest.raises(UnsupportedModuleError, match="inplace operation"):
+        optimizer.step(broken)
+
+
+def test_parameters_in_the_same_memory_are_refused():
+    module = net()
+    with pytest.raises(InvalidInputError, match="must not share memory"):
+        Probed([module[0].weight, nn.Parameter(module[0].weight[1:])])
+
+
+@pytest.mark.parametrize(
+    ("others", "damage"),
+    [
+        ({"steps": "curvature"}, lambda own: None),
+        ({"curvature": "layered"}, lambda own: None),
+        ({"regularizer": Lasso(1e-3)}, lambda own: None),
+        ({}, lambda own: own["memory"].pop("gradient")),
+        ({}, lambda own: own.pop("memory")),
+        ({}, lambda own: own.update(steps=-1)),
+        ({}, lambda own: own["memory"].update(gradient=None)),
+    ],
+)
+def test_a_state_of_another_kind_is_refused_and_changes_nothing(others, damage):
+    def wide():
+        torch.manual_seed(2)
+        return nn.Sequential(nn.Linear(6, 200), nn.GELU(), nn.Linear(200, 2))
+
+    module = wide() if "steps" in others else net()
+    kept = Probed(module.named_parameters())
+    train(module, kept, 2)
+    state = kept.state_dict()
+    damage(state["probed"])
+    runs = []
+    for load in (True, False):
+        again = wide() if "steps" in others else net()
+        optimizer = Probed(again.named_parameters(), **others)
+        if load:
+            with pytest.raises(InvalidInputError, match="must be of a Probed for the same"):
+                optimizer.load_state_dict(state)
+        runs.append(float(train(again, optimizer, 4)))
+    assert runs[0] == runs[1]

@@ -44,6 +44,16 @@ def test_arrays_that_must_not_be_written_to_are_copied():
     assert array.any()
 
 
+def test_bytes_of_an_array_may_have_any_order_and_none_may_be_masked():
+    swapped = X.numpy().astype(">f4")
+    assert torch.equal(with_tensors(swapped, X.dtype), X)
+    masked = numpy.ma.masked_greater(X.numpy(), 8)
+    with pytest.raises(InvalidInputError, match="3 are masked"):
+        with_tensors((masked, X), X.dtype)
+    whole = numpy.ma.masked_array(X.numpy())
+    assert torch.equal(with_tensors(whole, X.dtype), X)
+
+
 class TwoInputs(nn.Module):
     def __init__(self):
         super().__init__()

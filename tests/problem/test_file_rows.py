@@ -130,6 +130,23 @@ def test_edits_of_a_copy_on_write_map_are_seen(saved):
     assert np.array_equal(batch[4:].numpy(), array[4:])
 
 
+def test_files_and_tensors_may_be_mixed_in_any_form(tmp_path):
+    x, y = np.arange(12.0).reshape(6, 2), torch.arange(6.0)[:, None]
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "swapped.npy", x.astype(">f8"))
+    index = torch.tensor([4, 1])
+    for name in ("x", "swapped"):
+        mapped = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
+        rows = as_rows(({"a": mapped, "b": y}, mapped), torch.float32)
+        assert rows.form == ({"a": 0, "b": 1}, 2)
+        first, second, third = rows.take(index)
+        assert first.dtype == third.dtype == torch.float32
+        assert torch.equal(first.double(), torch.from_numpy(x[index.numpy()]))
+        assert torch.equal(second, y[index])
+    with pytest.raises(InvalidInputError, match=r"got shapes \(6, 2\), \(5, 1\)"):
+        as_rows((mapped, y[:5]))
+
+
 def test_what_cannot_be_read_is_refused(saved, tmp_path):
     array, path = saved
     mapped = np.load(path, mmap_mode="r")

@@ -1,8 +1,11 @@
 import math
+import threading
+import warnings
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import Dataset
 
 from proxlin import Lasso, NonNegative, Problem, Ridge, minimize
@@ -154,7 +157,8 @@ class MixesRows(nn.Linear):
         (lambda x: Problem(nn.ReLU(), x), "parameters that require a gradient"),
         (lambda x: Problem(nn.Linear(3, 3).half(), x.half()), "float32 or float64"),
         (lambda x: Problem("net", x), "torch.nn.Module"),
-        (lambda x: Problem(nn.Linear(3, 3), x, residual=lambda m, x: m(x).sum()), "(2, N)"),
+        (lambda x: Problem(nn.Linear(3, 3), x, residual=lambda m, x: m(x).sum()), "Leave out the"),
+        (lambda x: Problem(nn.Linear(3, 3), x, residual=lambda m, x: m(x)[:, 0]), ".unsqueeze(1)"),
         (lambda x: Problem(nn.Linear(3, 3), Ragged()), "same shape"),
         (lambda x: Problem(nn.Linear(3, 3), x, chunk_rows=0), "chunk_rows"),
         (lambda x: Problem(nn.Linear(3, 3), x, regularizer=Lasso(1, on="wieght")), "'weight'"),
@@ -166,6 +170,202 @@ def test_bad_input_is_one_sentence(build, words):
     message = str(caught.value)
     assert words in message
     assert "\n" not in message
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, *, reentrant=False):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(3, 8), nn.Linear(8, 8), nn.Linear(8, 2)
+        self.stored, self.reentrant = True, reentrant
+
+    def forward(self, x):
+        def middle(hidden):
+            return torch.tanh(self.second(hidden))
+
+        hidden = torch.tanh(self.first(x))
+        if self.stored:
+            hidden = checkpoint(middle, hidden, use_reentrant=self.reentrant)
+        return self.last(hidden if self.stored else middle(hidden))
+
+
+def test_what_is_computed_again_on_the_way_back_uses_theta():
+    _, x, y = regression()
+    stored = Checkpointed().double()
+    problem = Problem(stored, (x, y), 1.5)
+    plain = Checkpointed().double()
+    plain.stored = False
+    other = Problem(plain, (x, y), 1.5)
+    theta = torch.randn(problem.layout.size, dtype=torch.float64)
+    found, expected = (p.value_and_gradient(theta, (x, y)) for p in (problem, other))
+    assert found[0] == pytest.approx(expected[0])
+    torch.testing.assert_close(found[1], expected[1])
+    start = problem.objective(problem.theta())
+    assert minimize(problem, max_iter=5).objective < start
+
+
+class Remembers(nn.Linear):
+    def forward(self, x):
+        self.latest = super().forward(x)
+        return self.latest
+
+
+def test_a_module_that_remembers_its_output_is_copied_without_the_graph():
+    _, x, _ = regression()
+    net = Remembers(3, 3).double()
+    net(x)
+    problem = Problem(net, x)
+    losses = problem.row_losses(problem.theta())
+    torch.testing.assert_close(losses, (net(x) - x).detach().abs().sum(1))
+
+
+def test_sparse_slopes_of_embeddings_are_those_of_dense_ones():
+    ids, y = torch.randint(5, (30, 2)), torch.randn(30, 4)
+    nets = [nn.Sequential(nn.Embedding(5, 2, sparse=s), nn.Flatten()) for s in (True, False)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    problems = [Problem(net, (ids, y), 1) for net in nets]
+    slopes = [p.value_and_gradient(p.theta(), (ids, y))[1] for p in problems]
+    assert torch.equal(*slopes)
+    assert nets[0][0].sparse
+
+
+class InPlace(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.clamp_(-1, 1))
+
+
+class WithoutSlope(nn.Linear):
+    @torch.no_grad()
+    def forward(self, x):
+        return super().forward(x)
+
+
+class Unfit(nn.Linear):
+    def forward(self, x):
+        hidden = super().forward(x).exp()
+        hidden += 1  # what exp has kept for its slope
+        return hidden
+
+
+class Locked(nn.Linear):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.lock = threading.Lock()
+
+
+class Itself(nn.Linear):
+    def __deepcopy__(self, _memo):
+        return self
+
+
+def scripted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's remark that scripts are of the past
+        return torch.jit.script(nn.Linear(3, 3))
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # of torch itself
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: InPlace(3, 3), r"changed data\[0\] in place"),
+        (lambda: nn.Sequential(Remembers(3, 3), Unfit(3, 3)), "modified by an inplace operation"),
+        (lambda: nn.Sequential(Checkpointed(reentrant=True), nn.Linear(2, 3)), "use_reentrant=F"),
+        (lambda: Locked(3, 3), "copy.deepcopy copies"),
+        (lambda: nn.Sequential(Itself(3, 3)), "__deepcopy__"),
+        (scripted, "got a ScriptModule"),
+    ],
+)
+def test_modules_that_cannot_be_differentiated_are_refused(make, words):
+    x = 3 * torch.randn(4, 3)
+    before = x.clone()
+    with pytest.raises(UnsupportedModuleError, match=words):
+        Problem(make(), x)
+    assert torch.equal(x, before)
+
+
+def test_an_embedding_that_shrinks_its_rows_is_refused():
+    net = nn.Sequential(nn.Embedding(5, 3, max_norm=0.1), nn.Flatten())
+    with pytest.raises(UnsupportedModuleError, match="changed its parameters in place"):
+        Problem(net, (torch.arange(5), torch.randn(5, 3)))
+
+
+def test_a_residual_that_no_parameter_moves_is_refused():
+    x = torch.randn(4, 3)
+    other = nn.Linear(3, 3)
+    with pytest.raises(InvalidInputError, match="must depend on the module's parameters"):
+        Problem(WithoutSlope(3, 3), x)
+    with pytest.raises(InvalidInputError, match="Call the module that residual"):
+        Problem(nn.Linear(3, 3), x, residual=lambda _module, rows: other(rows) - rows)
+    with torch.inference_mode(), pytest.raises(InvalidInputError, match="inference_mode"):
+        Problem(nn.Linear(3, 3), x)
+
+
+def test_rows_of_which_some_do_not_depend_on_the_parameters_are_allowed():
+    x = torch.cat([torch.zeros(5, 3), torch.ones(5, 3)])
+
+    def inner(module, rows):
+        kept = rows.any(1)
+        if not kept.any():
+            return rows
+        return torch.where(kept[:, None], module(rows), rows)
+
+    assert Problem(nn.Linear(3, 3), x, residual=inner).n_outputs == 3
+
+
+def test_parameters_that_share_memory_are_refused():
+    net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 4))
+    net[1].weight = nn.Parameter(net[0].weight.T)
+    with pytest.raises(InvalidInputError, match=r"'0\.weight' and '1\.weight' do"):
+        Problem(net, torch.randn(5, 4))
+    whole = torch.randn(24)  # side by side in one piece of memory, they are parameters as any
+    net[0].weight, net[1].weight = (
+        nn.Parameter(whole[:12].view(3, 4)),
+        nn.Parameter(whole[12:].view(4, 3)),
+    )
+    assert Problem(net, torch.randn(5, 4)).layout.size == 31
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda net: net[0].requires_grad_(False),
+        lambda net: net.append(nn.Linear(2, 2)),
+        lambda net: net.double(),
+        lambda net: setattr(net[1], "running_mean", torch.zeros(3)),
+    ],
+)
+def test_a_module_that_is_another_one_now_is_refused(change):
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    problem = Problem(net, (torch.randn(9, 3), torch.randn(9, 2)))
+    change(net)
+    with pytest.raises(InvalidInputError, match="Make a new Problem"):
+        minimize(problem, max_iter=1)
+
+
+def test_what_became_of_buffers_and_frozen_parameters_counts():
+    _, x, y = regression()
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).double().eval()
+    net[0].bias.requires_grad_(False)
+    problem = Problem(net, (x, y))
+    problem.objective(problem.theta())
+    net[1].running_mean.fill_(2.0)
+    with torch.no_grad():
+        net[0].bias.fill_(-1.0)
+    result = minimize(problem, max_iter=3)
+    expected = float((net(x) - y).detach().abs().sum(1).mean())
+    assert result.objective == pytest.approx(expected)
+    assert problem.objective(problem.theta()) == pytest.approx(expected)
+
+
+def test_data_with_a_graph_and_of_inference_mode_are_constants():
+    _, x, y = regression()
+    with torch.inference_mode():
+        inputs = x * 1
+    net = nn.Linear(3, 2).double()
+    theta = Problem(net, (x, y)).theta()
+    expected = Problem(net, (x, y)).objective(theta)
+    assert Problem(net, (inputs, y)).objective(theta) == expected
+    assert Problem(net, (x, y.clone().requires_grad_())).objective(theta) == expected
 
 
 @pytest.mark.parametrize(

@@ -120,3 +120,45 @@ def test_a_loader_of_a_list_of_samples_has_a_row_for_each():
         assert problem.n_rows == len(x)
         theta = other.theta()
         torch.testing.assert_close(problem.objective(theta), other.objective(theta))
+
+
+class Growing(IterableDataset):
+    """Batches whose rows become longer after some thousand."""
+
+    def __iter__(self):
+        for i in range(40):
+            yield torch.ones(256, 3), torch.ones(256, 1 if i < 20 else 2)
+
+
+def test_rows_that_change_their_shape_end_a_stream_in_a_sentence():
+    problem = Problem(nn.Linear(3, 1), DataLoader(Growing(), batch_size=None))
+    with pytest.raises(InvalidInputError, match=r"got \[\(3,\), \(1,\)\] and \[\(3,\), \(2,\)\]"):
+        minimize(problem, Probed(batch_size=300), max_iter=50)
+
+
+def test_numbers_of_loaders_become_those_of_the_module():
+    x, y = table(40)
+    rows = [(one.double().numpy(), float(other)) for one, other in zip(x, y, strict=True)]
+    found = Problem(nn.Linear(3, 1), DataLoader(rows, 8))
+    assert [tensor.dtype for tensor in found.example] == [torch.float32] * 2
+    streamed = Problem(nn.Linear(1, 1), Doubles(Numbers(30)))
+    assert [tensor.dtype for tensor in streamed.example] == [torch.float32] * 2
+
+
+class Doubles(IterableDataset):
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __iter__(self):
+        return ((x.double(), y.double()) for x, y in self.inner)
+
+
+def test_held_out_rows_may_come_from_a_loader():
+    x, y = table(60)
+    held = DataLoader(TensorDataset(x[:20], y[:20]), 7)
+    results = [
+        minimize(Problem(nn.Linear(3, 1), (x[20:], y[20:])), max_iter=20, held_out=rows)
+        for rows in (held, (x[:20], y[:20]))
+        if torch.manual_seed(0)
+    ]
+    assert torch.equal(results[0].theta, results[1].theta)

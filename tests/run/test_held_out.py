@@ -227,3 +227,14 @@ def test_a_share_is_drawn_with_the_seed_and_trained_without() -> None:
 def test_what_is_no_share_and_no_rows_is_refused(held_out: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         minimize(Problem(wide_net(), wave(30, 1), p=2), max_iter=1, held_out=held_out)
+
+
+def test_the_point_returned_is_never_worse_for_them_than_the_start() -> None:
+    x = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    y = torch.sin(x[:, :2])
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+    problem = Problem(net, (1e-6 * x, y))  # inputs that hardly differ lead the steps astray
+    start = problem.objective(problem.theta())
+    result = minimize(problem, max_iter=5, held_out=0.2)
+    assert problem.objective(result.theta) < 1.05 * start

@@ -372,3 +372,31 @@ def test_objectives_of_all_rows_and_of_a_sample_are_never_compared(method):
     index = torch.linspace(0, 19_999, 2048).long() if sampled else None
     assert result.objective == pytest.approx(slow.objective(result.theta, index), rel=1e-6)
     assert slow.objective(result.theta) < 0.9 * start
+
+
+def test_an_error_in_a_run_leaves_the_best_point_in_the_module():
+    task, objectives = problem(), []
+
+    def fails(progress):
+        objectives.append(progress.objective)
+        if progress.iteration >= 20:
+            raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="disk is gone") as caught:
+        minimize(task, max_iter=60, callbacks=[fails])
+    assert task.objective(task.theta()) == pytest.approx(min(objectives))
+    assert "best parameters of" in caught.value.__notes__[0]
+
+
+def test_a_callback_may_do_what_it_likes_with_the_point():
+    expected = minimize(problem(), max_iter=20).theta
+    found = minimize(problem(), max_iter=20, callbacks=[lambda progress: progress.theta.zero_()])
+    assert torch.equal(found.theta, expected)
+
+
+def test_autocast_around_a_run_is_no_part_of_it():
+    expected, task = minimize(problem(), max_iter=5), problem()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = minimize(task, max_iter=5)
+    assert torch.equal(found.theta, expected.theta)
+    assert found.objective == expected.objective

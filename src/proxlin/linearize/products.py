@@ -136,8 +136,8 @@ class _Tape:
                 return product
         raise UnsupportedModuleError(
             "J d needs forward-mode or twice differentiable operations and the module has one that"
-            f" is neither ({reasons[-1]}). Replace that operation, or use a method that needs"
-            " gradients only."
+            f" is neither ({reasons[-1].rstrip('.')}). Replace that operation, or use a method that"
+            " needs gradients only: Adam(), or Probed(batch_size=...) with fewer than all rows."
         )
 
     def _backward_twice(self, direction: Tensor) -> Tensor:

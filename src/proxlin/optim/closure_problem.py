@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxlin.errors import InvalidInputError, NonFiniteError
+from proxlin.errors import InvalidInputError, NonFiniteError, UnsupportedModuleError
 from proxlin.linearize.differentiable import Footprint
 from proxlin.optim.draws import Draws
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent, RowLoss
 from proxlin.problem.parallel import Communicator, communicator
+from proxlin.problem.residual import row_hint, said
 from proxlin.problem.rows import Batch
 from proxlin.problem.shards import LocalBatch
 from proxlin.terms import Constraint, Penalty, Regularizer
@@ -109,7 +110,18 @@ class ClosureProblem(Problem):
                 "the first batch must have finite residual rows, to begin from; got a mean loss of"
                 f" {self.batch_loss}. Scale the data, or leave out rows with NaN."
             )
+        if not self.begun:
+            self._check_differentiable()
         return batch
+
+    def _check_differentiable(self) -> None:
+        try:
+            self.pull(torch.ones_like(self._rows))
+        except RuntimeError as cause:
+            raise UnsupportedModuleError(
+                "the rows of the closure must be differentiable by torch.autograd.grad; that ends"
+                f" with {said(cause)}."
+            ) from cause
 
     def _together(self, numbers: Tensor) -> LocalBatch:
         """Our rows in the batch of all processes: in turn where all have as many as we."""
@@ -133,6 +145,12 @@ class ClosureProblem(Problem):
             self.assign(theta)
             with torch.no_grad(), self._draws.again():
                 rows = self._checked()
+            if rows.shape != self._rows.shape:
+                raise InvalidInputError(
+                    "the closure must use the same batch each time it is called within a step; got"
+                    f" rows of shape {tuple(self._rows.shape)} and then {tuple(rows.shape)}. Draw"
+                    " the batch before the step."
+                )
         return rows if len(batch[0]) == len(rows) else rows[batch[0]]
 
     def mean_change(
@@ -185,11 +203,12 @@ class ClosureProblem(Problem):
             shape = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
             raise InvalidInputError(
                 "the closure must return the residual rows of its batch, shape (B, N), not their"
-                f" loss; got {shape}. Return (module(x) - y).flatten(1)."
+                f" loss; got {shape}. {row_hint(rows)}"
             )
-        if not rows.is_floating_point():
+        if not rows.is_floating_point() or not rows.shape[1]:
             raise InvalidInputError(
-                f"the closure must return rows of real numbers; got {rows.dtype}."
+                "the closure must return rows of real numbers, at least one in each; got"
+                f" {rows.shape[1]} of {rows.dtype}."
             )
         return rows.to(self.dtype)
 

@@ -23,13 +23,22 @@ def as_plain(value: Any) -> Any:
 
 
 def restored(like: Any, plain: Any) -> Any:
-    """What `as_plain` was given, put into an object `like` it that has just begun."""
+    """What `as_plain` was given, put into an object `like` it that has just begun.
+
+    TypeError or LookupError where it is not of its kind.
+    """
     if isinstance(like, torch.Generator):
         like.set_state(plain)
         return like
-    if is_dataclass(like) and isinstance(plain, dict):
+    if is_dataclass(like) != isinstance(plain, dict) or (
+        isinstance(like, Tensor) and not isinstance(plain, Tensor)
+    ):
+        raise TypeError(f"{type(plain).__name__} where {type(like).__name__} belongs")
+    if is_dataclass(like):
         for field in fields(like):
             held = getattr(like, field.name)
+            if held is None and isinstance(plain[field.name], Tensor | dict):
+                raise TypeError(f"{field.name} where none belongs")
             object.__setattr__(like, field.name, restored(held, plain[field.name]))
         return like
     if isinstance(like, list) and len(like) == len(plain):

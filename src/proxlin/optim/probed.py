@@ -16,6 +16,7 @@ from proxlin.methods.probed.state import ProbedState
 from proxlin.optim.closure_problem import Closure, ClosureProblem
 from proxlin.optim.memory import as_plain, restored
 from proxlin.problem.loss import Exponent
+from proxlin.problem.residual import check_apart, said
 from proxlin.terms import Constraint, Regularizer
 
 
@@ -125,15 +126,20 @@ class Probed(torch.optim.Optimizer):
             )
         if self._trainable != self._trainable_now():
             raise InvalidInputError(
-                "the parameters must stay frozen or trainable as they were; some changed"
-                " requires_grad since. Make a new Probed(module.named_parameters(), ...)."
+                "the parameters must stay what they were; some changed requires_grad, shape, type"
+                " or device since. Make a new Probed(module.named_parameters(), ...)."
             )
         problem, state = self._problem, self._memory
-        problem.closure = closure
-        state.theta = problem.theta()  # others may have written into the module
+        kind = problem.device.type
+        problem.closure = _cast_as_here(closure, kind)
+        before = problem.theta()  # others may have written into the module
+        state.theta = before.clone()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(kind, enabled=False):
                 self._settings.step(problem, state, self._budget)
+        except BaseException:
+            state.theta = before  # a step that fails moves nothing
+            raise
         finally:
             problem.assign(state.theta)
             problem.release()
@@ -150,7 +156,11 @@ class Probed(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """All that the next step depends on beside the parameters."""
         state = super().state_dict()
-        state["probed"] = {"steps": self._budget.iteration, "memory": as_plain(self._memory)}
+        state["probed"] = {
+            "steps": self._budget.iteration,
+            "shapes": [list(shape) for shape in self._problem.layout.shapes],
+            "memory": as_plain(self._memory),
+        }
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -160,17 +170,27 @@ class Probed(torch.optim.Optimizer):
                 "state_dict must be one of proxlin.optim.Probed; got something else, such as"
                 " that of another optimiser."
             )
-        own = state_dict["probed"]
-        if own["memory"]["theta"].shape != self._memory.theta.shape:
+        drawn = self._generator.get_state()
+        try:
+            own = state_dict["probed"]
+            shapes = [tuple(shape) for shape in own["shapes"]]
+            if shapes != list(self._problem.layout.shapes):
+                raise TypeError(f"parameters of shapes {shapes}")
+            steps = check_count("steps", own["steps"], minimum=0)
+            memory = restored(self._begin(), own["memory"])
+            if memory.theta.dtype != self._problem.dtype:
+                raise TypeError(f"parameters of {memory.theta.dtype}")
+            super().load_state_dict({k: v for k, v in state_dict.items() if k != "probed"})
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as cause:
+            self._generator.set_state(drawn)
             raise InvalidInputError(
-                f"state_dict must be of {self._memory.theta.numel()} parameters;"
-                f" got {own['memory']['theta'].numel()}."
-            )
-        super().load_state_dict({k: v for k, v in state_dict.items() if k != "probed"})
+                "state_dict must be of a Probed for the same parameters with the same steps,"
+                f" curvature, regularizer and constraint; got {said(cause)}."
+            ) from cause
         self.param_groups = [_Group(group) for group in self.param_groups]
-        self._memory = restored(self._begin(), own["memory"])
-        self._budget.iteration = own["steps"]
-        self._problem.begun = own["steps"] > 0
+        self._memory = memory
+        self._budget.iteration = steps
+        self._problem.begun = steps > 0
 
     def __getstate__(self) -> dict[str, Any]:
         raise InvalidInputError(
@@ -178,8 +198,9 @@ class Probed(torch.optim.Optimizer):
             " keep its state_dict() and load that into a new one."
         )
 
-    def _trainable_now(self) -> list[bool]:
-        return [tensor.requires_grad for group in self.param_groups for tensor in group["params"]]
+    def _trainable_now(self) -> list[tuple[Any, ...]]:
+        tensors = [tensor for group in self.param_groups for tensor in group["params"]]
+        return [(t.requires_grad, t.shape, t.dtype, t.device) for t in tensors]
 
     def _begin(self) -> ProbedState:
         return self._settings.init(self._problem, self._problem.theta(), self._generator)
@@ -213,6 +234,20 @@ class _Group(dict[str, Any]):
             )
 
 
+def _cast_as_here(closure: Closure, kind: str) -> Closure:
+    """The closure under the autocast of its caller, which is none of the step's own algebra."""
+    if not torch.is_autocast_enabled(kind):
+        return closure
+    dtype = torch.get_autocast_dtype(kind)
+
+    def cast() -> Tensor:
+        # The parameters move in place between two calls: casts of them must not be remembered.
+        with torch.autocast(kind, dtype=dtype, cache_enabled=False):
+            return closure()
+
+    return cast
+
+
 def _named(groups: list[dict[str, Any]]) -> dict[str, Tensor]:
     """The trainable parameters by name; unnamed ones are paired as weights and their biases."""
     names = [name for group in groups for name in group.get("param_names", [])]
@@ -237,4 +272,7 @@ def _named(groups: list[dict[str, Any]]) -> dict[str, Tensor]:
             "params must be float32 or float64, all alike on one device; got"
             f" {', '.join(sorted(f'{dtype} on {device}' for dtype, device in kinds))}."
         )
+    if len({id(tensor) for tensor in tensors}) < len(tensors):
+        raise InvalidInputError("params must hold each parameter once; got some twice.")
+    check_apart(dict(zip(names, tensors, strict=True)))
     return trainable

@@ -18,17 +18,25 @@ from proxlin.errors import InvalidInputError
 Form = Any  # the batch with the place of each tensor in the flat tuple instead of it
 
 
-def flattened(batch: Any) -> tuple[tuple[Tensor, ...], Form]:
+def flattened(
+    batch: Any, dtype: torch.dtype | None = None, *, mapped: bool = False
+) -> tuple[tuple[Any, ...], Form]:
     """The tensors of a batch in order, and where each of them stood; others are refused.
+
+    Floating-point ones become `dtype`. With `mapped`, arrays that are mapped from files may be
+    among them.
 
     >>> tensors, form = flattened(({"a": torch.zeros(2), "b": torch.ones(2)}, torch.ones(2)))
     >>> len(tensors), form
     (3, ({'a': 0, 'b': 1}, 2))
     """
-    tensors: list[Tensor] = []
+    tensors: list[Any] = []
 
     def place(part: Any) -> Form:
         if isinstance(part, Tensor):
+            tensors.append(of_type(part, dtype))
+            return len(tensors) - 1
+        if mapped and isinstance(part, np.memmap):
             tensors.append(part)
             return len(tensors) - 1
         if isinstance(part, Mapping):
@@ -46,6 +54,16 @@ def flattened(batch: Any) -> tuple[tuple[Tensor, ...], Form]:
     return tuple(tensors), form
 
 
+def of_type(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """The tensor, in this type if it holds floating-point numbers."""
+    return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
+
+
+def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array with its bytes in the order of this machine, which torch asks for."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
 def rebuilt(form: Form, tensors: tuple[Tensor, ...]) -> Any:
     """The batch of this form; the inverse of `flattened`."""
     if isinstance(form, int):
@@ -60,15 +78,20 @@ def with_tensors(data: Any, dtype: torch.dtype) -> Any:
 
     Arrays that are mapped from files stay: their rows are read as they are needed.
     """
+    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+        raise InvalidInputError(
+            f"arrays in data must hold every number; got one of which {int(np.sum(data.mask))} are"
+            " masked. Fill them, or drop their rows."
+        )
     if isinstance(data, np.ndarray) and not isinstance(data, np.memmap):
         try:
             # A tensor is for writing, too: what must not be written to is copied.
-            tensor = torch.as_tensor(np.require(data, requirements=("C", "W")))
+            tensor = torch.as_tensor(np.require(native(data), requirements=("C", "W")))
         except TypeError as cause:
             raise InvalidInputError(
                 f"arrays in data must hold numbers; got {data.dtype}. Encode it as numbers first."
             ) from cause
-        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+        return of_type(tensor, dtype)
     if isinstance(data, dict):
         return {name: with_tensors(item, dtype) for name, item in data.items()}
     if type(data) in (tuple, list):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proxlin.errors import DataError, InvalidInputError
+from proxlin.problem.batch_form import native
 
 
 class FileRows:
@@ -75,7 +76,7 @@ class FileRows:
             place = self._first + first * self._row_bytes
             self._read(view[filled : filled + size], place)
             filled += size
-        return torch.from_numpy(target)
+        return torch.from_numpy(native(target))
 
     def _read(self, target: memoryview, place: int) -> None:
         while target:

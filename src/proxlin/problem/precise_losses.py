@@ -6,11 +6,8 @@ loss is that much larger than the median are evaluated in float64 throughout.
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from proxlin.problem.loss import Pinball, RowLoss, loss_change
 from proxlin.problem.residual import ResidualModule, difference
@@ -59,11 +56,11 @@ class PreciseLosses:
         if not bool(chosen.any()):
             return None
         if self._double is None:
-            self._double = copy.deepcopy(self._residual).double()
-        values = {f"module.{n}": t.double() for n, t in self._layout.split(theta).items()}
+            self._double = self._residual.copied().double()
+        values = {name: tensor.double() for name, tensor in self._layout.split(theta).items()}
         rows = [t[chosen].double() if t.is_floating_point() else t[chosen] for t in batch]
         try:
-            residual: Tensor = functional_call(self._double, values, tuple(rows))
+            residual = self._double.at(values, tuple(rows))
         except RuntimeError:  # the module holds constants of its own in float32
             return None
         return residual.double()

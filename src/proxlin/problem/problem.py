@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from proxlin._checks import check_count
-from proxlin.errors import InvalidInputError
+from proxlin.errors import InvalidInputError, UnsupportedModuleError
 from proxlin.problem.batch_form import with_tensors
 from proxlin.problem.loss import Exponent, Pinball, Redescending, RowLoss, check_pinball
 from proxlin.problem.parallel import Communicator, communicator
@@ -24,7 +23,10 @@ from proxlin.problem.residual import (
     check_residual,
     difference,
     evaluated_copy,
+    fixed_tensors,
+    has_slope,
     read_parameters,
+    trainable,
     unwrapped,
 )
 from proxlin.problem.row_stream import shards_of
@@ -35,6 +37,7 @@ from proxlin.problem.train_mode import TrainMode
 from proxlin.terms import Constraint, Penalty, Regularizer
 
 _SAMPLE = 2048  # rows that tell the scale of the losses
+_FEW = 64  # rows of which some depend on the parameters
 _CHUNK_NUMBERS = 2**18  # input or output numbers of a chunk: small enough for the cache
 
 
@@ -45,14 +48,15 @@ class Problem:
     ----------
     module
         Any torch module; theta are its parameters that require a gradient. It is not changed until
-        `minimize` writes the best parameters into it. The objective is that of eval mode; dropout
-        of a module in train mode is active in the steps of `"probed"`, `"sgd"` and `"adam"`.
+        `minimize` writes the best parameters into it, also where an error ends it. The objective
+        is that of eval mode; dropout of a module in train mode is active in the steps of
+        `"probed"`, `"sgd"` and `"adam"`.
     data
         Tensors or numpy arrays, rows first: one, a tuple, or a dictionary of them; a torch Dataset
-        or DataLoader; or arrays of `np.load(path, mmap_mode="r")`, whose rows are read from the
-        file when they are needed. A loader that visits each row once stands for its data set: the
-        method draws its own batches. Other loaders and iterable data sets are streams: steps take
-        the rows as they come, and the objective is that of the first 4,096.
+        or DataLoader; or, also beside tensors, arrays of `np.load(path, mmap_mode="r")`, whose rows
+        are read from the file when they are needed. A loader that visits each row once stands for
+        its data set: the method draws its own batches. Other loaders and iterable data sets are
+        streams: steps take the rows as they come, and the objective is that of the first 4,096.
     p
         A number >= 1, `inf`, or `"mse"` for the squared Euclidean norm.
     loss
@@ -90,7 +94,7 @@ class Problem:
         self.module = module
         self.layout, self.dtype, self.device = read_parameters(module)
         if not isinstance(data, Shards):
-            data = shards_of(with_tensors(data, self.dtype), communicator())
+            data = shards_of(with_tensors(data, self.dtype), communicator(), self.dtype)
         self.shards: Shards = data
         self.penalty = Penalty(self.layout, regularizer, constraint)
         # The copy is what is evaluated, in eval mode: the caller's module keeps its mode and its
@@ -103,6 +107,7 @@ class Problem:
         self._precise = PreciseLosses(self._residual, self.layout, self.loss)
         self.train_mode = TrainMode(module, self.network, self.device)
         self.n_outputs = check_residual(self.residual, self.theta(), self.example)
+        self._check_slope()
         # Whether the module, in the mode in which it was given, drops at random.
         self.noisy = self.train_mode.draws(lambda: self.residual(self.theta(), self.example))
         self.undivided = self.noisy  # rows of a batch are to be linearised together
@@ -110,6 +115,23 @@ class Problem:
         self.chunk_rows = (
             _default_chunk(self) if chunk_rows is None else check_count("chunk_rows", chunk_rows)
         )
+
+    def _check_slope(self) -> None:
+        """Refuse a residual that no parameter moves, on no process."""
+        theta = self.theta()
+        try:
+            found = has_slope(self.residual, theta, self.example)
+        except UnsupportedModuleError:
+            self._residual.called_again = True  # it may be the parameters that were gone then
+            found = has_slope(self.residual, theta, self.example)
+        if not found and self.shards.rows is not None:  # two rows may be special: look at more
+            found = has_slope(self.residual, theta, next(self.chunks(_FEW)))
+        if not any(self.communicator.largest([float(found)])):
+            raise InvalidInputError(
+                "the residual must depend on the module's parameters; got rows without a gradient."
+                " Call the module that residual(module, ...) is given, without torch.no_grad(),"
+                " inference_mode() or .detach()."
+            )
 
     @classmethod
     def sharded(
@@ -132,7 +154,7 @@ class Problem:
         dtype = read_parameters(unwrapped(module))[1]
         return cls(
             module,
-            own_rows(with_tensors(data, dtype), communicator()),
+            own_rows(with_tensors(data, dtype), communicator(), dtype),
             p,
             loss=loss,
             residual=residual,
@@ -174,6 +196,35 @@ class Problem:
             {name: tensor.detach() for name, tensor in self.module.named_parameters()}
         ).clone()
 
+    def refresh(self) -> None:
+        """Take over what the module's frozen parameters and buffers have become since.
+
+        Those of rank 0 count. A module whose trainable parameters are others now is refused.
+        """
+        seen = {n: t for n, t in fixed_tensors(self.network).items() if n not in self.layout.names}
+        fixed = fixed_tensors(self.module)
+        alike = fixed.keys() == seen.keys() and all(
+            (t.shape, t.dtype, t.device) == (seen[n].shape, seen[n].dtype, seen[n].device)
+            for n, t in fixed.items()
+        )
+        if trainable(self.module) != (self.layout, self.dtype, self.device) or not alike:
+            raise InvalidInputError(
+                "the module must have the parameters and buffers that it had when its Problem was"
+                " made; since then some were added, removed, replaced, frozen, freed or converted."
+                " Make a new Problem(module, ...)."
+            )
+        changed = False
+        with torch.no_grad():
+            for name, tensor in fixed.items():
+                leading = self.communicator.broadcast(tensor.detach().clone())
+                for other in (tensor, seen[name]):
+                    if not torch.equal(other, leading):
+                        other.copy_(leading)
+                        changed = True
+        if changed:
+            self._latest = None
+            self._precise = PreciseLosses(self._residual, self.layout, self.loss)
+
     def assign(self, theta: Tensor) -> None:
         """Write theta into the module."""
         values = self.layout.split(theta.detach())
@@ -184,10 +235,9 @@ class Problem:
 
     def residual(self, theta: Tensor, batch: Batch) -> Tensor:
         """F(theta; x) for each row of the batch, (B, N); differentiable in theta."""
-        values = {f"module.{name}": t for name, t in self.layout.split(theta).items()}
+        values = self.layout.split(theta)
         with nullcontext() if self.train_mode.seed is None else self.train_mode.applied():
-            residual: Tensor = functional_call(self._residual, values, batch)
-        return residual
+            return self._residual.at(values, batch)
 
     @contextmanager
     def dropping(self, generator: torch.Generator) -> Iterator[None]:
@@ -278,7 +328,10 @@ class Problem:
 
     def with_data(self, data: Any) -> Problem:
         """The same problem on other rows, spread as those of this one; both share the module."""
-        return self.with_shards(self.shards.replaced(with_tensors(data, self.dtype)))
+        data = with_tensors(data, self.dtype)
+        if self.communicator.size == 1:
+            return self.with_shards(shards_of(data, self.communicator, self.dtype))
+        return self.with_shards(self.shards.replaced(data, self.dtype))
 
     def redescending(self, limit: float) -> Problem:
         """The same problem, whose rows pull ever less as their norm goes beyond `limit`."""
@@ -293,6 +346,7 @@ class Problem:
         other = copy.copy(self)
         other.shards, other.example, other._latest = shards, shards.example(), None
         other._residual = ResidualModule(self.network, self._residual.rule, shards.form())
+        other._residual.called_again = self._residual.called_again
         other._precise = PreciseLosses(other._residual, self.layout, self.loss)
         outputs = check_residual(other.residual, other.theta(), other.example)
         if outputs != self.n_outputs:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from proxlin._checks import shown
 from proxlin.errors import InvalidInputError, ProxlinError, UnsupportedModuleError
 from proxlin.problem.batch_form import Form, rebuilt
 from proxlin.problem.rows import Batch
 from proxlin.terms.layout import Layout
 
 Residual = Callable[..., Tensor]  # residual(module, *batch) -> (B, N)
+
+# What code of the caller's raises where it does not fit the data.
+_MISFITS = (RuntimeError, TypeError, ValueError, LookupError, AttributeError)
 
 
 class ResidualModule(nn.Module):
@@ -26,6 +30,7 @@ class ResidualModule(nn.Module):
         self.module = module
         self.rule = rule
         self.form = form  # of the batch that the rule is called with; None: a tuple
+        self.called_again = False  # on the way back, as by torch.utils.checkpoint
 
     def forward(self, *batch: Tensor) -> Tensor:
         """One row of numbers for each sample."""
@@ -35,6 +40,32 @@ class ResidualModule(nn.Module):
         return self.rule(
             self.module, *(arguments if isinstance(arguments, tuple) else (arguments,))
         )
+
+    def at(self, values: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """The rows with the module's parameters replaced by `values`."""
+        if self.called_again and torch.is_grad_enabled():
+            rows: Tensor = self._standing_at(values)(*batch)
+        else:
+            named = {f"module.{name}": tensor for name, tensor in values.items()}
+            rows = functional_call(self, named, batch)
+        return rows
+
+    def _standing_at(self, values: Mapping[str, Tensor]) -> ResidualModule:
+        """A copy whose parameters are `values` as long as a graph remembers it."""
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        module = copied(self.module, {id(tensor): tensor for tensor in tensors})
+        replaced = {
+            id(tensor): values[name] for name, tensor in module.named_parameters() if name in values
+        }
+        for part in module.modules():
+            for name, tensor in part._parameters.items():
+                part._parameters[name] = replaced.get(id(tensor), tensor)  # type: ignore[assignment]
+        return ResidualModule(module, self.rule, self.form)
+
+    def copied(self) -> ResidualModule:
+        """Another one; a rule that is no module stays the caller's own."""
+        rule = copied(self.rule) if isinstance(self.rule, nn.Module) else self.rule
+        return ResidualModule(copied(self.module), rule, self.form)
 
 
 def difference(module: nn.Module, x: Any, *target: Tensor) -> Tensor:
@@ -74,21 +105,58 @@ def unwrapped(module: nn.Module) -> nn.Module:
     return inner
 
 
+def copied(module: nn.Module, kept: Mapping[int, Tensor] | None = None) -> nn.Module:
+    """A deep copy; outputs that the module remembers come without their graph.
+
+    `kept` are the tensors, by their id, that are not copied.
+    """
+    held = [tensor for part in module.modules() for tensor in _tensors_in(vars(part))]
+    memo = {id(tensor): tensor.detach().clone() for tensor in held if not tensor.is_leaf}
+    try:
+        return copy.deepcopy(module, memo | dict(kept or {}))
+    except (TypeError, RuntimeError, AttributeError) as cause:
+        raise UnsupportedModuleError(
+            f"module must be one that copy.deepcopy copies; it ends with {said(cause)}. Keep what"
+            " cannot be copied, such as locks and files, outside of it."
+        ) from cause
+
+
+def _tensors_in(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _tensors_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors_in(item)
+
+
 def evaluated_copy(module: nn.Module) -> nn.Module:
     """A copy in eval mode without gradients of its own, none of its parts compiled."""
-    network = copy.deepcopy(module).eval().requires_grad_(False)
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UnsupportedModuleError(
+            "module must be a plain torch.nn.Module, whose parameters can be replaced; got a"
+            " ScriptModule. Give the module that was scripted or traced."
+        )
+    network = copied(module)
+    if any(map(operator.is_, module.modules(), network.modules())):
+        raise UnsupportedModuleError(
+            "module must be one that copy.deepcopy copies; it gave the module itself or a part of"
+            " it. Leave out its __deepcopy__."
+        )
+    network.eval().requires_grad_(False)
     for part in network.modules():
         part._compiled_call_impl = None
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag):
+            part.sparse = False  # theta is one dense vector
         inner = unwrapped(part)
         if inner is not part:
             part.forward = inner.__call__
     return network
 
 
-def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
-    """Where theta lies in the module, its type and its device."""
-    if not isinstance(module, nn.Module):
-        raise InvalidInputError(f"module must be a torch.nn.Module; got {type(module).__name__}.")
+def trainable(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
+    """The layout of the parameters that require a gradient, their type and their device."""
     parameters = [(n, t) for n, t in module.named_parameters() if t.requires_grad]
     for name, tensor in parameters:
         if isinstance(tensor, nn.UninitializedParameter):
@@ -96,6 +164,11 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
                 f"module must know the shapes of its parameters; got {name!r} without one. Call it"
                 " with a few rows first."
             )
+    if torch.is_inference_mode_enabled() or any(t.is_inference() for _, t in parameters):
+        raise InvalidInputError(
+            "module must be made and trained outside of torch.inference_mode(), which keeps no"
+            " gradients."
+        )
     if not parameters:
         raise InvalidInputError("module must have parameters that require a gradient; got none.")
     kinds = {(tensor.dtype, tensor.device) for _, tensor in parameters}
@@ -105,6 +178,22 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
             "module must hold its parameters as float32 or float64, all alike on one device;"
             f" got {listed}. Convert it with .to(...)."
         )
+    ((dtype, device),) = kinds
+    return Layout.of(parameters), dtype, device
+
+
+def fixed_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Frozen parameters and buffers."""
+    frozen = {n: t for n, t in module.named_parameters() if not t.requires_grad}
+    return frozen | dict(module.named_buffers())
+
+
+def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
+    """Where theta lies in the module, its type and its device."""
+    if not isinstance(module, nn.Module):
+        raise InvalidInputError(f"module must be a torch.nn.Module; got {type(module).__name__}.")
+    layout, dtype, device = trainable(module)
+    check_apart(dict(module.named_parameters()))
     for name, child in module.named_modules():
         if not isinstance(child, nn.modules.batchnorm._BatchNorm):
             continue
@@ -120,8 +209,31 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
                 " statistics mix rows and would never be updated; use GroupNorm or LayerNorm, or"
                 " call its .eval() to keep the statistics that it has."
             )
-    ((dtype, device),) = kinds
-    return Layout.of(parameters), dtype, device
+    return layout, dtype, device
+
+
+def check_apart(parameters: dict[str, Tensor]) -> None:
+    """Refuse parameters of which one number in memory is two of theta."""
+    by_storage: dict[int, list[str]] = {}
+    for name, tensor in parameters.items():
+        if tensor.is_meta:
+            continue
+        by_storage.setdefault(tensor.untyped_storage().data_ptr(), []).append(name)
+    for names in by_storage.values():
+        if len(names) == 1 and parameters[names[0]].is_contiguous():
+            continue
+        taken = []
+        for tensor in (parameters[name] for name in names):
+            numbers = torch.arange(tensor.untyped_storage().nbytes() // tensor.itemsize)
+            view = numbers.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+            taken.append(view.flatten())
+        places = torch.cat(taken)
+        if len(torch.unique(places)) < len(places):
+            shared = " and ".join(map(repr, names))
+            raise InvalidInputError(
+                f"numbers of parameters must not share memory; those of {shared} do. Tie parameters"
+                " by giving both parts the same nn.Parameter, or use one of them twice in forward."
+            )
 
 
 def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch) -> int:
@@ -137,11 +249,15 @@ def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, b
                 f"data[{position}] must be on the module's device {theta.device};"
                 f" got {tensor.device}. Move one of them with .to(...)."
             )
+    # Copies of the rows: what a forward pass does to its inputs is not done to the caller's.
+    batch = tuple(tensor.detach().clone() for tensor in batch)
+    point = theta.detach().clone()
+    versions = [tensor._version for tensor in (point, *batch)]
     try:
         with torch.no_grad():
-            first, again = residual(theta, batch), residual(theta, batch)
-            alone = residual(theta, tuple(tensor[:1] for tensor in batch))
-    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as cause:
+            first, again = residual(point, batch), residual(point, batch)
+            alone = residual(point, tuple(tensor[:1] for tensor in batch))
+    except _MISFITS as cause:
         if isinstance(cause, ProxlinError):
             raise
         whole = not all(tensor.is_floating_point() for tensor in batch)
@@ -149,19 +265,31 @@ def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, b
         shapes = ", ".join(f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in batch)
         raise InvalidInputError(
             f"module and residual must take rows of the data; on two of them ({shapes}) they end"
-            f" with: {shown(cause)}.{hint if whole else ''}"
+            f" with {said(cause)}.{hint if whole else ''}"
         ) from cause
     if not isinstance(first, Tensor) or first.ndim != 2 or first.shape[0] != batch[0].shape[0]:
         shape = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
         raise InvalidInputError(
             f"residual must return one row of numbers a sample, shape ({batch[0].shape[0]}, N);"
-            f" got {shape}. Use .flatten(1)."
+            f" got {shape}. {row_hint(first)}"
         )
     if first.shape[1] == 0 or not first.is_floating_point():
         raise InvalidInputError(
             "residual must return at least one floating-point number a sample; got"
             f" {first.shape[1]} of {first.dtype}."
         )
+    for position, tensor in enumerate((point, *batch)):
+        if tensor._version != versions[position]:
+            what, hint = f"data[{position - 1}]", "Take an operation that makes a new tensor"
+            if not position:
+                what, hint = (
+                    "its parameters",
+                    "Leave out what does, such as Embedding(max_norm=...)",
+                )
+            raise UnsupportedModuleError(
+                f"module and residual must leave what they are called with as it is; they changed"
+                f" {what} in place. {hint}."
+            )
     if not torch.equal(first, again) and not bool(torch.isnan(first).any()):
         raise UnsupportedModuleError(
             "module must give the same output for the same input in eval mode; two calls differed."
@@ -173,3 +301,37 @@ def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, b
             " of the batch. Remove what mixes rows, such as normalisation over the batch."
         )
     return int(first.shape[1])
+
+
+def said(cause: Exception) -> str:
+    """What an exception is and the first line of what it says, without its full stop."""
+    return f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0].rstrip('.')}"
+
+
+def row_hint(rows: Any) -> str:
+    """What makes rows (B, N) of what was returned instead."""
+    dimensions = rows.ndim if isinstance(rows, Tensor) else 3
+    if dimensions == 0:
+        return "Leave out the mean or sum over samples, such as by reduction='none'."
+    return "Use .unsqueeze(1)." if dimensions == 1 else "Use .flatten(1)."
+
+
+def has_slope(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch) -> bool:
+    """Whether the residual depends on theta; refused where it cannot be differentiated."""
+    leaf = theta.detach().clone().requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            rows = residual(leaf, batch)
+            if not rows.requires_grad:
+                return False
+            # With a cotangent of our own: the first such call in a process makes torch import much,
+            # which is no part of the time of a run.
+            slope = torch.autograd.grad(rows, leaf, torch.ones_like(rows), allow_unused=True)[0]
+    except _MISFITS as cause:
+        if isinstance(cause, ProxlinError):
+            raise
+        raise UnsupportedModuleError(
+            "module and residual must be differentiable by torch.autograd.grad; on rows of the data"
+            f" that ends with {said(cause)}."
+        ) from cause
+    return slope is not None

@@ -36,7 +36,14 @@ class Streamed(Shards):
     the objective, it is those.
     """
 
-    def __init__(self, source: Iterable[Any], sample: TensorRows, communicator: Communicator):
+    def __init__(
+        self,
+        source: Iterable[Any],
+        sample: TensorRows,
+        communicator: Communicator,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.dtype = dtype
         self.rows: TensorRows = sample
         self.communicator = communicator
         self.n_rows = self.most = len(sample)
@@ -53,7 +60,7 @@ class Streamed(Shards):
         count = len(index)
         while sum(len(batch[0]) for batch in self._waiting) < count:
             self._waiting.append(self._next())
-        together = tuple(map(torch.cat, zip(*self._waiting, strict=True)))
+        together = _joined(self._waiting)
         self._waiting = [tuple(tensor[count:] for tensor in together)]
         return LocalBatch(tuple(tensor[:count] for tensor in together), count)
 
@@ -61,14 +68,14 @@ class Streamed(Shards):
         """The rows of `index` of the sample."""
         return Everywhere(TensorRows(self.rows.take(index), self.rows.form), self.communicator)
 
-    def replaced(self, data: Any) -> Shards:
+    def replaced(self, data: Any, dtype: torch.dtype | None = None) -> Shards:
         """Other rows, as they are given."""
-        return shards_of(data, self.communicator)
+        return shards_of(data, self.communicator, dtype)
 
     def _next(self) -> Batch:
         batch = next(self._batches, None)
         if batch is None:
-            self._batches = _batches(self._source)
+            self._batches = _batches(self._source, self.dtype)
             batch = next(self._batches, None)
         if batch is None:
             raise InvalidInputError(
@@ -84,11 +91,11 @@ class Streamed(Shards):
         return numbers
 
 
-def shards_of(data: Any, communicator: Communicator) -> Shards:
+def shards_of(data: Any, communicator: Communicator, dtype: torch.dtype | None = None) -> Shards:
     """The rows of tensors, arrays, data sets and loaders, all of them on every process."""
     if not isinstance(data, DataLoader | IterableDataset):
-        return Everywhere(as_rows(data), communicator)
-    rows = _plain_rows(data)
+        return Everywhere(as_rows(data, dtype), communicator)
+    rows = _plain_rows(data, dtype)
     if rows is not None:
         return Everywhere(rows, communicator)
     if communicator.size > 1:
@@ -97,11 +104,13 @@ def shards_of(data: Any, communicator: Communicator) -> Shards:
             " own with Problem.sharded(...), or step by proxlin.optim.Probed."
         )
     source = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=_AT_ONCE)
-    sample, whole = _read_sample(source)
-    return Everywhere(sample, communicator) if whole else Streamed(source, sample, communicator)
+    sample, whole = _read_sample(source, dtype)
+    if whole:
+        return Everywhere(sample, communicator)
+    return Streamed(source, sample, communicator, dtype)
 
 
-def _plain_rows(data: Any) -> Rows | None:
+def _plain_rows(data: Any, dtype: torch.dtype | None) -> Rows | None:
     """The rows of a loader's data set where it visits each once, in order or at random."""
     if isinstance(data, IterableDataset) or isinstance(data.dataset, IterableDataset):
         return None
@@ -114,19 +123,19 @@ def _plain_rows(data: Any) -> Rows | None:
     if type(data.batch_sampler) is not BatchSampler or not each_once:
         return None
     if data.collate_fn is not default_collate:
-        return DatasetRows(data.dataset, data.collate_fn)
+        return DatasetRows(data.dataset, data.collate_fn, dtype)
     # To a loader, anything that has samples by number is a data set: a list of them, too.
     kept = isinstance(data.dataset, Tensor | TensorDataset)
-    return as_rows(data.dataset) if kept else DatasetRows(data.dataset)
+    return as_rows(data.dataset) if kept else DatasetRows(data.dataset, dtype=dtype)
 
 
-def _read_sample(source: Iterable[Any]) -> tuple[TensorRows, bool]:
+def _read_sample(source: Iterable[Any], dtype: torch.dtype | None) -> tuple[TensorRows, bool]:
     """The first rows of a stream, and whether they are all there are."""
     parts: list[Batch] = []
     form: Form = None
     count, most = 0, _SAMPLE_ROWS
     for batch in source:
-        tensors, form = flattened(batch)
+        tensors, form = flattened(batch, dtype)
         parts.append(tensors)
         count += len(tensors[0])
         numbers = sum(tensor[:1].numel() for tensor in tensors)
@@ -135,13 +144,25 @@ def _read_sample(source: Iterable[Any]) -> tuple[TensorRows, bool]:
             break
     if not parts:
         raise InvalidInputError("data must hold at least one row; got a stream without any.")
-    together = tuple(torch.cat(column) for column in zip(*parts, strict=True))
+    together = _joined(parts)
     return TensorRows(tuple(tensor[:most] for tensor in together), form), count < most
 
 
-def _batches(source: Iterable[Any]) -> Iterator[Batch]:
+def _joined(batches: list[Batch]) -> Batch:
+    try:
+        return tuple(map(torch.cat, zip(*batches, strict=True)))
+    except (RuntimeError, ValueError) as cause:
+        shapes = [[tuple(tensor.shape[1:]) for tensor in batch] for batch in batches]
+        other = next((shape for shape in shapes if shape != shapes[0]), shapes[0])
+        raise InvalidInputError(
+            f"every batch of a stream must have rows of the same shape; got {shapes[0]} and"
+            f" {other}."
+        ) from cause
+
+
+def _batches(source: Iterable[Any], dtype: torch.dtype | None) -> Iterator[Batch]:
     for batch in source:
-        tensors, _ = flattened(batch)
+        tensors, _ = flattened(batch, dtype)
         for position, tensor in enumerate(tensors):
             check_finite(f"data[{position}]", tensor)
         yield tensors

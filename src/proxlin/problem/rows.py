@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 from proxlin._checks import check_finite
 from proxlin.errors import InvalidInputError
-from proxlin.problem.batch_form import Form, flattened
+from proxlin.problem.batch_form import Form, flattened, native, of_type
 from proxlin.problem.file_rows import FileRows
 
 Batch = tuple[Tensor, ...]
@@ -41,7 +41,16 @@ class TensorRows:
     """Rows of one or several tensors that share their first dimension."""
 
     def __init__(self, tensors: Sequence[Tensor], form: Form = None) -> None:
-        self.tensors = tuple(tensors)
+        for position, tensor in enumerate(tensors):
+            if tensor.is_nested or tensor.layout != torch.strided or tensor.is_complex():
+                kind = "a nested tensor" if tensor.is_nested else tensor.layout
+                raise InvalidInputError(
+                    f"data[{position}] must be a dense tensor of real numbers; got {kind},"
+                    f" {tensor.dtype}. Convert it with .to_dense(), torch.view_as_real or"
+                    " .to_padded_tensor(0)."
+                )
+        # Constants: gradients go no further back than to theta.
+        self.tensors = tuple(t.clone() if t.is_inference() else t.detach() for t in tensors)
         self.form = form
         lengths = {tensor.shape[0] if tensor.ndim else 0 for tensor in self.tensors}
         if len(lengths) != 1:
@@ -52,11 +61,6 @@ class TensorRows:
         if lengths == {0}:
             raise InvalidInputError("data must hold at least one row; got none.")
         for position, tensor in enumerate(self.tensors):
-            if tensor.layout != torch.strided or tensor.is_complex():
-                raise InvalidInputError(
-                    f"data[{position}] must be a dense tensor of real numbers; got {tensor.layout},"
-                    f" {tensor.dtype}. Convert it with .to_dense() or torch.view_as_real."
-                )
             check_finite(f"data[{position}]", tensor)
 
     def __len__(self) -> int:
@@ -71,10 +75,14 @@ class DatasetRows:
     """Rows of a map-style torch Dataset, read when they are taken."""
 
     def __init__(
-        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any] = default_collate
+        self,
+        dataset: Dataset[Any],
+        collate: Callable[[list[Any]], Any] = default_collate,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.dataset = dataset
         self.collate = collate
+        self.dtype = dtype
         self.form: Form = None
         if len(self) == 0:
             raise InvalidInputError("data must hold at least one row; got an empty Dataset.")
@@ -93,22 +101,27 @@ class DatasetRows:
                 "every row of the Dataset must have the same shape so that rows can be stacked;"
                 f" got: {cause}."
             ) from cause
-        batch, self.form = flattened(stacked)
+        batch, self.form = flattened(stacked, self.dtype)
         for position, tensor in enumerate(batch):
             check_finite(f"data[{position}]", tensor)
         return batch
 
 
 class MappedRows:
-    """Rows of one or several files that share their number, read and checked when taken."""
+    """Rows of files and tensors that share their number, read and checked when taken."""
 
-    form: Form = None
-
-    def __init__(self, arrays: Sequence[np.memmap[Any, Any]]) -> None:
-        self.files = tuple(FileRows(array) for array in arrays)
-        lengths = {len(file) for file in self.files}
+    def __init__(
+        self,
+        columns: Sequence[np.memmap[Any, Any] | Tensor],
+        form: Form = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.columns = tuple(c if isinstance(c, Tensor) else FileRows(c) for c in columns)
+        self.form = form
+        self.dtype = dtype
+        lengths = {len(column) for column in self.columns}
         if len(lengths) != 1:
-            shapes = _shapes([file.shape for file in self.files])
+            shapes = _shapes([tuple(column.shape) for column in self.columns])
             raise InvalidInputError(
                 f"data must hold arrays with the same number of rows; got shapes {shapes}."
             )
@@ -116,11 +129,16 @@ class MappedRows:
             raise InvalidInputError("data must hold at least one row; got none.")
 
     def __len__(self) -> int:
-        return len(self.files[0])
+        return len(self.columns[0])
 
     def take(self, index: Tensor | slice) -> Batch:
         """The rows at `index`, read from the files."""
-        batch = tuple(file.read(index) for file in self.files)
+        batch = tuple(
+            of_type(column.read(index), self.dtype)
+            if isinstance(column, FileRows)
+            else column[index]
+            for column in self.columns
+        )
         for position, tensor in enumerate(batch):
             check_finite(f"data[{position}]", tensor)
         return batch
@@ -158,19 +176,26 @@ def subset(rows: Rows, index: Tensor) -> Rows:
     return RowSubset(rows, index)
 
 
-def as_rows(data: Any) -> Rows:
-    """Turn tensors, arrays mapped from files or a map-style Dataset into rows."""
-    arrays = data if isinstance(data, tuple | list) else (data,)
-    if arrays and all(isinstance(array, np.memmap) for array in arrays):
-        if any(array.mode == "c" for array in arrays):  # edits are in memory, not in the file
-            return TensorRows(tuple(torch.from_numpy(np.asarray(array)) for array in arrays))
-        return MappedRows(arrays)
+def as_rows(data: Any, dtype: torch.dtype | None = None) -> Rows:
+    """Turn tensors, arrays mapped from files or a map-style Dataset into rows.
+
+    What is read from files and data sets in another floating-point type becomes `dtype`.
+    """
     if type(data) is TensorDataset:
         return TensorRows(data.tensors)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and isinstance(data, Dataset):
-        return DatasetRows(data)
-    if isinstance(data, Tensor) or (isinstance(data, tuple | list | dict) and data):
-        return TensorRows(*flattened(data))
+        return DatasetRows(data, dtype=dtype)
+    if isinstance(data, Tensor | np.memmap) or (isinstance(data, tuple | list | dict) and data):
+        columns, form = flattened(data, mapped=True)
+        edited = [  # in memory, not in the file
+            of_type(torch.from_numpy(native(np.asarray(column))), dtype)
+            if isinstance(column, np.memmap) and column.mode == "c"
+            else column
+            for column in columns
+        ]
+        if all(isinstance(column, Tensor) for column in edited):
+            return TensorRows(edited, form)
+        return MappedRows(edited, form, dtype)
     hint = " Pass loader.dataset here." if isinstance(data, DataLoader) else ""
     raise InvalidInputError(
         "data must be a tensor, a tuple of tensors (rows first) or a dictionary of them, arrays"

@@ -140,7 +140,7 @@ class Shards(ABC):
         """The rows of `index` alone."""
 
     @abstractmethod
-    def replaced(self, data: Any) -> Shards:
+    def replaced(self, data: Any, dtype: torch.dtype | None = None) -> Shards:
         """Other rows, spread in the same way."""
 
     @abstractmethod
@@ -167,9 +167,9 @@ class Everywhere(Shards):
         """Every process keeps the rows of `index`."""
         return Everywhere(subset(self.rows, index), self.communicator)
 
-    def replaced(self, data: Any) -> Shards:
+    def replaced(self, data: Any, dtype: torch.dtype | None = None) -> Shards:
         """Every process is given all rows."""
-        return Everywhere(as_rows(data), self.communicator)
+        return Everywhere(as_rows(data, dtype), self.communicator)
 
     def _part(self, count: int) -> slice:
         rank, size = self.communicator.rank, self.communicator.size
@@ -202,9 +202,9 @@ class Owned(Shards):
         """Every process keeps its own of the rows of `index`."""
         return self.replaced(self.take(index).tensors or None)
 
-    def replaced(self, data: Any) -> Shards:
+    def replaced(self, data: Any, dtype: torch.dtype | None = None) -> Shards:
         """Every process is given its own."""
-        return own_rows(data, self.communicator)
+        return own_rows(data, self.communicator, dtype)
 
     def _positions(self, numbers: Tensor) -> Tensor:
         last = self._first + self.own.stop
@@ -216,10 +216,10 @@ class Owned(Shards):
         return numbers - self._first
 
 
-def own_rows(data: Any, communicator: Communicator) -> Owned:
+def own_rows(data: Any, communicator: Communicator, dtype: torch.dtype | None = None) -> Owned:
     """Shards of which this process holds `data`, which may be None or have no row."""
     empty = data is None or _length(data) == 0
-    return Owned(None if empty else as_rows(data), communicator)
+    return Owned(None if empty else as_rows(data, dtype), communicator)
 
 
 def _length(data: Any) -> int | None:

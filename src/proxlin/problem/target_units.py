@@ -247,9 +247,9 @@ class _Scaled(Shards):
         """The rows of `index` alone."""
         return _Scaled(self.inner.restricted(index), self.scale, self.dtype)
 
-    def replaced(self, data: Any) -> Shards:
+    def replaced(self, data: Any, dtype: torch.dtype | None = None) -> Shards:
         """Other rows, spread in the same way."""
-        return _Scaled(self.inner.replaced(data), self.scale, self.dtype)
+        return _Scaled(self.inner.replaced(data, dtype), self.scale, self.dtype)
 
     def _scaled(self, batch: Batch) -> Batch:
         return (*batch[:-1], batch[-1].to(self.dtype) / self.scale) if batch else batch

@@ -62,10 +62,14 @@ class MethodRun(KeptRun):
         if kept is None:
             self._begin(theta)
         over: Status | None = None  # why the kept run was over before
+        resumed_at = math.inf  # steps before this call; infinite: none is taken yet
 
         def work() -> Status:
-            nonlocal over
+            nonlocal over, resumed_at
             self.state = self.method.init(problem, theta.clone(), generator)
+            if kept is None and self.held_out is not None:
+                # The method may begin elsewhere, in units of its own.
+                self.held_out.look([*self.method.candidates(self.state), theta], 0)
             over = None if kept is None else self.recall(kept, self.tol)
             if self.writer is not None:
                 self.writer.begin(self.budget.iteration, self.memory(None))
@@ -82,18 +86,23 @@ class MethodRun(KeptRun):
                     " content does not fit this run. Choose another checkpoint folder."
                 ) from cause
 
-        status = self.guarded(work)
+        try:
+            status = self.guarded(work)
+            if self.held_out is not None and not over:
+                status = self._return_best_held_out(self.held_out, theta, status)
+            if math.isinf(self.best):  # ended before the first full evaluation
+                latest = theta if self.state is None else self.method.candidates(self.state)[0]
+                for point in (latest, theta):
+                    if math.isinf(self.best):
+                        self._evaluate(point, Step())
+        except BaseException as cause:
+            if self.budget.iteration > resumed_at:
+                self._leave_best(cause)
+            raise
         if over:
             self.remark(
                 "The run in the checkpoint folder was over; its result was read from there."
             )
-        if self.held_out is not None and not over:
-            status = self._return_best_held_out(self.held_out, theta, status)
-        if math.isinf(self.best):  # ended before the first full evaluation
-            latest = theta if self.state is None else self.method.candidates(self.state)[0]
-            for point in (latest, theta):
-                if math.isinf(self.best):
-                    self._evaluate(point, Step())
         problem.assign(self.best_theta)
         if status is not Status.INTERRUPTED and not over:
             self.keep(status)
@@ -108,6 +117,17 @@ class MethodRun(KeptRun):
             start=self.start if keep_start else None,
             remarks=tuple(self.remarks),
         )
+
+    def _leave_best(self, cause: BaseException) -> None:
+        """Write the best point so far into the module, where an error ends the run."""
+        theta = None if self.held_out is None else self.held_out.theta
+        if theta is None:
+            known = math.isfinite(self.best)
+            theta = self.best_theta if known else self.method.candidates(self.state)[0]
+        if bool(torch.isfinite(theta).all()):
+            self.problem.assign(theta)
+            steps = self.budget.iteration
+            cause.add_note(f"proxlin: the module holds the best parameters of {steps} steps.")
 
     def _begin(self, theta: Tensor) -> None:
         """Evaluate the start, or a part of it where a full pass would eat into the time budget."""
@@ -194,8 +214,6 @@ class MethodRun(KeptRun):
         judge = self.held_out
         if judge is None or not judge.reweight:
             return self.problem
-        if judge.due(0):  # before the first step
-            judge.look(self.method.candidates(self.state), 0)
         if math.isinf(judge.limit):
             return self.problem
         if self.reweighted is None or self.reweighted[0] != judge.limit:
@@ -276,7 +294,7 @@ class MethodRun(KeptRun):
         if self.held_out is not None:
             details["held_out"] = self.held_out.latest
         certificate = None if step.stationarity is None else self._certificate()
-        stopped = self.report(objective, lambda: theta, certificate=certificate, details=details)
+        stopped = self.report(objective, theta.clone, certificate=certificate, details=details)
         if stopped is None and not self.budget.bounded and self.stale >= _PATIENCE:
             return Status.NO_DECREASE
         return stopped

@@ -92,6 +92,8 @@ def minimize(
     progress
         Show the objective and the time left on one line of standard error (rank 0 only).
 
+    An autocast around the call is off inside; a module may have one of its own.
+
     Ctrl-C ends the run and returns the best point so far; before the first evaluation it raises.
 
     Under torchrun all processes make the same call and get the same result. Budgets, seed and
@@ -131,6 +133,7 @@ def minimize(
     if line is not None and problem.communicator.leads:
         functions = (*functions, line)
     check_same_call(problem.communicator, _described(problem, settings, held_out, checkpoint))
+    problem.refresh()
     limit, max_iter, tol, seed, polish, stationarity_rows = problem.communicator.first(
         (_seconds(max_seconds, max_iter), max_iter, tol, seed, polish, stationarity_rows)
     )
@@ -147,7 +150,11 @@ def minimize(
     run = MethodRun(
         problem, settings, budget, tol, functions, held_out=judge, writer=writer, sampled=not polish
     )
-    with _flushed_denormals(), interrupted_together(clock):
+    with (
+        torch.autocast(problem.device.type, enabled=False),
+        _flushed_denormals(),
+        interrupted_together(clock),
+    ):
         with writer or nullcontext():
             result = run.carry_out(torch.Generator().manual_seed(seed), keep_start)
         if polish and result.status in _POLISHED:
