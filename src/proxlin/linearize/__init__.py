@@ -2,11 +2,12 @@
 
 from proxlin.linearize.across_processes import linearize_gathered, linearize_local, linearize_parts
 from proxlin.linearize.differentiable import Differentiable
-from proxlin.linearize.linearization import Linearization, linearize
+from proxlin.linearize.linearization import Linearization, has_products, linearize
 
 __all__ = [
     "Differentiable",
     "Linearization",
+    "has_products",
     "linearize",
     "linearize_gathered",
     "linearize_local",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proxlin._checks import check_count
-from proxlin.errors import InvalidInputError, MemoryBudgetError
+from proxlin.errors import InvalidInputError, MemoryBudgetError, UnsupportedModuleError
 from proxlin.linearize.differentiable import Differentiable, rows_of
 from proxlin.linearize.general import General
 from proxlin.linearize.layerwise.chain import read_chain
@@ -193,6 +193,15 @@ def linearize(
     tensor([[[1., 2., 1.]]])
     """
     return Linearization(problem, theta, batch, max_bytes)
+
+
+def has_products(problem: Differentiable, theta: Tensor, batch: Batch) -> bool:
+    """Whether the module has products J d; some operations know J^T u alone."""
+    try:
+        linearize(problem, theta, batch).apply(torch.ones_like(theta))
+    except UnsupportedModuleError:
+        return False
+    return True
 
 
 def random_signs(like: Tensor, rows: int, generator: torch.Generator | None) -> Tensor:

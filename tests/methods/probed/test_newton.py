@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 from scipy.optimize import lsq_linear
+from torch import nn
 
-from proxlin import Problem
-from proxlin.linearize import linearize
+from proxlin import Problem, minimize
+from proxlin.linearize import has_products, linearize
 from proxlin.methods.curvature import DenseCurvature
 from proxlin.methods.probed.newton import bounded_step, newton_step
 from proxlin.methods.probed.trust_region import TrustRegion, exact_region
@@ -127,3 +128,16 @@ def test_a_rise_after_a_step_that_should_change_nothing_is_taken_back(actual):
     region = TrustRegion(radius=1e-3)
     assert not region.judge(predicted=-1e-9, actual=actual, form=1e-9, loss=1.0)
     assert region.judge(predicted=-1e-9, actual=1e-7, form=1e-9, loss=1.0)  # rounding
+
+
+def test_modules_without_products_take_averaged_steps_on_all_rows():
+    """A bag of embeddings knows J^T u alone."""
+    generator = torch.Generator().manual_seed(0)
+    words = torch.randint(0, 20, (60, 5), generator=generator)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.EmbeddingBag(20, 3), nn.Linear(3, 1))
+    target = (words < 10).float().mean(1, keepdim=True)
+    problem = Problem(net, (words, target), 1.0)
+    assert not has_products(problem, problem.theta(), problem.example)
+    before = problem.objective(problem.theta())
+    assert minimize(problem, max_seconds=None, max_iter=150).objective < 0.5 * before

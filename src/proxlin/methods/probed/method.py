@@ -22,6 +22,7 @@ from proxlin._checks import (
     check_positive,
     check_share,
 )
+from proxlin.linearize import has_products
 from proxlin.methods.contract import Budget, Step, settings_by_name
 from proxlin.methods.curvature import DenseCurvature, curvature_for
 from proxlin.methods.probed.batch_probe import BatchProbe, probe_batch
@@ -99,6 +100,7 @@ class Probed:
         size = min(size, problem.n_rows)
         exact = problem.penalty.is_quadratic or problem.penalty.box is not None
         whole = exact and size == problem.n_rows and not (problem.noisy or problem.streamed)
+        whole = whole and has_products(problem, theta, problem.example)
         # A dense matrix misses nothing of the curvature, averaged blocks little of that of a nearly
         # linear model, and normed steps know smooth terms only.
         known = isinstance(curvature, DenseCurvature) or _nearly_linear(problem.layout)
