@@ -100,10 +100,10 @@ def least_absolute(
     part = rows.among(near)
     if not near.all() and part.weights.any():
         nearby = fitted(part.weights)
-        sizes = [float(part.weights @ np.abs(part.residual(coef))) for coef in (full, nearby[0])]
+        whole, own = (np.abs(part.residual(coef)) for coef in (full, nearby[0]))
         # Twice the log of the ratio of likelihoods, were residuals Laplace's.
-        lost = 2.0 * float(part.weights.sum()) * (sizes[0] - sizes[1])
-        if lost > float(chi2.isf(UNLIKE, k)) * sizes[1]:
+        lost = 2.0 * float(part.weights @ (whole - own))
+        if lost > float(chi2.isf(UNLIKE, k)) * _laplace_width(own, part.weights):
             (full, strength, gap), ones, rows = nearby, near.astype(np.float64), part
     count, residual = rows.weights, np.abs(rows.residual(full))
     scale = _inner_deviation(residual, count)
@@ -118,8 +118,12 @@ def least_absolute(
 
 
 def _inner_deviation(residual: Vector, count: Vector) -> float:
-    """Of those within 2.75 deviations, from above."""
-    size = np.abs(residual)
-    used = size[count > 0]
-    wide = float(np.quantile(used, 0.9)) or float(used.max(initial=0.0)) or 1.0
+    """Of those within 2.75 deviations, from what a tenth of Laplace's residuals exceed."""
+    wide = float(np.log(10.0)) * _laplace_width(np.abs(residual), count) or 1.0
     return inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
+
+
+def _laplace_width(size: Vector, count: Vector) -> float:
+    """The mean of |residuals| that are Laplace's, by their median; of those that are not zero."""
+    off = size[(size > 0) & (count > 0)]
+    return float(np.median(off)) / float(np.log(2.0)) if len(off) else 0.0
