@@ -23,6 +23,7 @@ PROVEN_ABSOLUTE = 1e-6  # relative duality gap of least absolute residuals
 _TIED = 0.25  # share of one value from which a target may be discrete
 _KEPT_OF_TIED = 0.75  # share of all rows, where values are tied
 _CONSTANT = 0.9  # share of one value, not zero, from which the others are wrong
+_HARM = 0.1  # of a usual residual, each near row: what rows far out may cost them
 _BY_CHANCE = 2.0  # standard errors
 
 
@@ -75,9 +76,7 @@ def _foreign(rows: RegressionRows, fit: RobustFit, value: float) -> bool:
     return bool(nearer <= _BY_CHANCE * error)
 
 
-def least_absolute(
-    rows: RegressionRows, near: NDArray[np.bool_], intercept: bool
-) -> RobustFit:
+def least_absolute(rows: RegressionRows, near: NDArray[np.bool_], intercept: bool) -> RobustFit:
     """min sum |r_i|, proven, of all rows; of the near ones alone where these contradict the others.
 
     With a ridge where rows are few. No sum of absolute values bounds what wrong features do.
@@ -101,9 +100,10 @@ def least_absolute(
     if not near.all() and part.weights.any():
         nearby = fitted(part.weights)
         whole, own = (np.abs(part.residual(coef)) for coef in (full, nearby[0]))
-        # Twice the log of the ratio of likelihoods, were residuals Laplace's.
-        lost = 2.0 * float(part.weights @ (whole - own))
-        if lost > float(chi2.isf(UNLIKE, k)) * _laplace_width(own, part.weights):
+        # The log of the ratio of likelihoods, were residuals Laplace's.
+        lost, width = float(part.weights @ (whole - own)), _laplace_width(own, part.weights)
+        by_chance = 0.5 * float(chi2.isf(UNLIKE, k))
+        if lost > max(by_chance, _HARM * float(part.weights.sum())) * width:
             (full, strength, gap), ones, rows = nearby, near.astype(np.float64), part
     count, residual = rows.weights, np.abs(rows.residual(full))
     scale = _inner_deviation(residual, count)
