@@ -21,7 +21,7 @@ def near_rows(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
 
     A column of few values has no bulk: a category that a third of the rows have is no mistake. Its
     rows are near unless they have a value that hardly any other has. In a column of mostly one
-    value those that differ are looked at alone, as in sparse tables.
+    value those that differ are looked at alone, as in sparse tables, if that leaves most rows.
     """
     near = np.ones(len(columns), dtype=bool)
     if not columns.size or len(columns) < 3:
@@ -32,8 +32,10 @@ def near_rows(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
         away = np.abs(column - np.median(column))
         differs = (away > 0) & (count > 0)
         near &= away <= (_FAR * np.median(away[differs]) if differs.any() else np.inf)
+    if 2.0 * count[near].sum() <= count.sum():
+        near = np.ones_like(near)
     if not len(spread):
-        return near if count[near].any() else np.ones_like(near)
+        return near
     few = np.array([few_values(columns[:, j]) for j in spread])
     for j in spread[few]:
         _, level, shared = np.unique(columns[:, j], return_inverse=True, return_counts=True)

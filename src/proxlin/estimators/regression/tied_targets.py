@@ -1,7 +1,7 @@
 """Targets of which a fit describes rows of one value only, or hardly any others.
 
 So it is where the majority of a target is one value (zero-inflated, discrete): there is no scale to
-judge rows by, and least absolute residuals of all rows take the place of the fit.
+judge rows by, and least absolute residuals take the place of the fit.
 """
 
 from __future__ import annotations
