@@ -63,7 +63,7 @@ def test_no_column_varies_among_the_rows_near_the_bulk():
 
 
 def scattered_clustered_and_far(x, y, size, rng):
-    """Targets off on both sides and on one, and features far out: 40 % in all, which is returned."""
+    """Targets off on both sides and on one, and features far out: 40 % in all."""
     y[:30] += size * rng.normal(size=30)
     y[30:60] = size * (1.0 + 0.1 * rng.normal(size=30))
     x[60:80] = size * (1.0 + 0.05 * rng.normal(size=(20, x.shape[1])))

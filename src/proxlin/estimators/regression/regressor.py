@@ -64,9 +64,9 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         "auto" is a ridge where rows are few (below three for each coefficient), and for nets.
         Intercepts are never charged for by name.
     alpha
-        The weight of a named regulariser, on data scaled by the rows that count; a number beside "auto" means a ridge.
-        "auto" takes the one that predicts held-out rows best; for nets with a `p` of one's own, or
-        without reweighting, 1e-3.
+        The weight of a named regulariser, on data scaled by the rows that count; a number beside
+        "auto" means a ridge. "auto" takes the one that predicts held-out rows best; for nets with a
+        `p` of one's own, or without reweighting, 1e-3.
     quantile
         A number in (0, 1) for that quantile of every target given the features, or several, which
         then do not cross: by the pinball loss, all rows counting, linear models proven optimal.
