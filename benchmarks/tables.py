@@ -2,8 +2,11 @@
 
     python -m benchmarks.tables --sets enb,jura --ratios 0,0.2,0.4 --corrupt targets
     python -m benchmarks.tables --sets rf1 --methods "ours linear,Huber" --label=-rf1
+    python -m benchmarks.tables --sets jura --splits 12
 
-The error is the mean over `--seeds` draws of training rows and corruption, from `--seed` on.
+The error is the mean over `--seeds` draws of training rows and corruption, from `--seed` on. Of a
+table with no more training rows than `--rows` all are drawn every time: with `--splits` such tables
+are split anew into training and test rows, so many times.
 Rows are replaced by N(2.5, 1) in all targets (or all features), as in the paper's experiment; the
 test rows stay clean. The error is the median of |prediction - target| over all test cells, targets
 standardised. Everybody runs at one setting for all sets; single-target methods get one model for
@@ -17,6 +20,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -39,7 +43,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neural_network import MLPRegressor
 
 from proxlin import RobustRegressor
-from proxlin.data import add_outliers, load_dataset
+from proxlin.data import DataSet, add_outliers, load_dataset
 from proxlin.errors import DataError
 
 Array = NDArray[np.float64]
@@ -110,6 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=1000, help="training rows at most")
     parser.add_argument("--seed", type=int, default=1, help="of the first draw")
     parser.add_argument("--seeds", type=int, default=1, help="number of draws")
+    parser.add_argument("--splits", type=int, default=0, help="number of draws of small tables")
     parser.add_argument("--label", default="", help="ending of the names of the files")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
@@ -123,15 +128,26 @@ def main(arguments: list[str] | None = None) -> None:
         except DataError as error:
             console.print(f"skipped {name}: {error}", highlight=False)
             continue
+        small = options.splits > 0 and len(data.x_train) <= options.rows
+        draws = options.splits if small else options.seeds
         for ratio in map(float, options.ratios.split(",")):
-            for seed in range(options.seed, options.seed + options.seeds):
-                x, y = _corrupted(data, ratio, seed, options)
+            for seed in range(options.seed, options.seed + draws):
+                part = _split_anew(data, seed) if small else data
+                x, y = _corrupted(part, ratio, seed, options)
                 for method in names:
                     cell = {"set": name, "ratio": ratio, "seed": seed, "method": method}
-                    records.append(cell | _run(chosen[method](), x, y, data))
+                    records.append(cell | _run(chosen[method](), x, y, part))
                 _save(records, options, console, last=f"{name} {ratio:g} seed {seed}")
     if records:
         console.print(_pivot(pd.DataFrame(records)).to_string(), highlight=False)
+
+
+def _split_anew(data: DataSet, seed: int) -> DataSet:
+    """As many other rows for training."""
+    x, y = torch.cat([data.x_train, data.x_test]), torch.cat([data.y_train, data.y_test])
+    order = np.random.default_rng(seed).permutation(len(x))
+    train, test = np.split(order, [len(data.x_train)])
+    return replace(data, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test])
 
 
 def _corrupted(
@@ -207,7 +223,9 @@ def _save(
         lines.append("| " + " | ".join([str(row[0]), f"{row[1]:.0%}", *cells]) + " |")
     text = (
         f"Median absolute test error, {options.corrupt} of the training rows corrupted, at most"
-        f" {options.rows} training rows, mean over {options.seeds} draws from seed {options.seed}."
+        f" {options.rows} training rows, mean over {options.seeds} draws"
+        + (f" (small tables: {options.splits} splits)" if options.splits else "")
+        + f" from seed {options.seed}."
         f" `{_command(options)}`\n\n"
     )
     (options.out / f"tables-{options.corrupt}{options.label}.md").write_text(

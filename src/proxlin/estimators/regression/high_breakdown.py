@@ -15,6 +15,7 @@ from scipy.stats import f as fisher
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from proxlin.estimators.regression.judged_rows import UNLIKE
 from proxlin.estimators.regression.likely_fit import (
     EXACT,
     FAR,
@@ -46,7 +47,6 @@ _STEPS = 100
 _SETTLED = 1e-6  # of the scale: a change of the predictions that ends them
 _RAISED = 2.0  # times k / n: a rise of the log S-scale that efficiency alone does not cause
 _UNEXPECTED = 0.01  # share of tables whose good far rows are kept out
-_UNLIKE = 0.003  # chance below which near rows contradict a fit to all
 _ADMISSIONS = 2  # times that far rows are asked
 _LEAST_FREEDOM = 3.0  # degrees of freedom, of Student's t
 _WIDER = 1.6  # times INNER: up to where far rows that do not fit tell how many do by chance
@@ -97,7 +97,7 @@ def high_breakdown_fit(rows: RegressionRows, near: NDArray[np.bool_], seed: int)
     apart = rows.weights * whole.trust * away**2  # so far out, rows must not outbid all others
     among_near, among_far = float(apart[near].sum()), float(apart[~near].sum())
     chance = _chance_of_agreement(rows, near, nearby, whole)
-    taken = chance >= _UNLIKE or chance**2 * among_far >= among_near
+    taken = chance >= UNLIKE or chance**2 * among_far >= among_near
     return whole if taken else fit
 
 
@@ -162,7 +162,7 @@ def _foretold(
     wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
     together = _predicted_together(rows, passed, fit, wider)
     # Rows far out on one side pass all at once, by chance, and set one direction of the fit.
-    agreed = together and _chance_of_agreement(rows, admitted, fit, wider) >= _UNLIKE
+    agreed = together and _chance_of_agreement(rows, admitted, fit, wider) >= UNLIKE
     return passed if agreed else np.zeros_like(passed)
 
 

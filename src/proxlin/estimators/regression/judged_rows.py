@@ -12,6 +12,7 @@ from proxlin.estimators.robust_scale import Vector, inner_scale, m_scale
 from proxlin.estimators.tables import Array
 
 FALSE_FLAGS = 0.006  # share of good rows with Gaussian noise that are flagged
+UNLIKE = 0.003  # chance below which near rows contradict a fit to all
 FEW = 3.0  # rows a coefficient below which a ridge is considered
 FEWEST = 2.0  # rows a coefficient below which there is no other
 

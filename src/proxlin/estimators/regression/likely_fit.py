@@ -187,11 +187,13 @@ def _beside_a_group(part: RegressionRows, coef: Vector) -> tuple[RobustFit, floa
         if not kinds.apart or total * kinds.shares[0] < (total + k + 1) / 2:
             return None
         trust, slope = (np.where(counts > 0, kept, 0.0) for kept in kinds.trust(residual))
-        fit = _weighted(part, trust, kinds.scale, slope)
+        coef = weighted_least_squares(part.design, part.target, counts * trust)
+        part.tell(coef, kinds.scale)
         if np.abs(trust - before).max(initial=0.0) <= _SETTLED_GROUP:
             break
-        residual, before = part.residual(fit.coef), trust
+        residual, before = part.residual(coef), trust
         kinds = kinds.improved(residual, counts, lost=k)
+    fit = _weighted(part, trust, kinds.scale, slope)
     # Three numbers more: how many they are, how far, how wide.
     return fit, _evidence(part, fit, kinds) - 1.5 * np.log(total)
 

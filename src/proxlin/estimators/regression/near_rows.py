@@ -13,18 +13,28 @@ from proxlin.estimators.robust_scale import Vector
 
 _FEW_VALUES, _LOOKED_AT = 5, 1000  # of a column; rows in which they are counted
 _COMMON = 0.05  # share of the rows from which a value of such a column is common
+_FAR = 10.0  # times the median size of what differs, in a column of mostly one value
 
 
 def near_rows(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
     """Rows in the bulk of the features, by those columns whose quartiles differ.
 
     A column of few values has no bulk: a category that a third of the rows have is no mistake. Its
-    rows are near unless they have a value that hardly any other has.
+    rows are near unless they have a value that hardly any other has. In a column of mostly one
+    value those that differ are looked at alone, as in sparse tables, if that leaves most rows.
     """
     near = np.ones(len(columns), dtype=bool)
-    low, high = np.quantile(columns, (0.25, 0.75), axis=0) if columns.size else (0.0, 0.0)
-    spread = np.flatnonzero(np.asarray(high - low) > 0)
-    if not len(spread) or len(columns) < 3:
+    if not columns.size or len(columns) < 3:
+        return near
+    low, high = np.quantile(columns, (0.25, 0.75), axis=0)
+    spread = np.flatnonzero(high > low)
+    for column in columns[:, high <= low].T:
+        away = np.abs(column - np.median(column))
+        differs = (away > 0) & (count > 0)
+        near &= away <= (_FAR * np.median(away[differs]) if differs.any() else np.inf)
+    if 2.0 * count[near].sum() <= count.sum():
+        near = np.ones_like(near)
+    if not len(spread):
         return near
     few = np.array([few_values(columns[:, j]) for j in spread])
     for j in spread[few]:

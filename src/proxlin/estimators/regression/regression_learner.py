@@ -128,8 +128,25 @@ class RegressionLearner(NetLearner):
             return self._take(line, run.scalings)
         if line.strength > 0 and self._term == "auto" and self.method == "auto":
             run.regularizer = "ridge"
+        run = self._trusted(run, line)
         result = self._solve(run, self.row_weights_, share)
+        if self._left_out_ is not None:  # rows are judged by what they said
+            self._left_out_ = self._left_out_ + run.scalings[1].apply(run.rows[1]) - run.data[1]
         return replace(result, remarks=(*line.result.remarks, *result.remarks))
+
+    def _trusted(self, run: Run, line: RobustLinear) -> Run:
+        """The same in units of the rows that are trusted, with the line's word for other cells.
+
+        A row that is wrong in one target counts for the others, whatever it says in that one.
+        """
+        x, y = run.rows
+        most = line.trust.max(axis=1, keepdims=True)
+        share = np.divide(line.trust, most, out=np.ones_like(line.trust), where=most > 0)
+        fitted = x @ line.coef.T + line.intercept
+        told = np.where(share == 1.0, y, fitted + share * (y - fitted))
+        scalings = self._scalings(x, told, product(run.weights, self.row_weights_))
+        data = scalings[0].apply(x), scalings[1].apply(told)
+        return replace(run, data=data, scalings=scalings)
 
     def _robust_line(self, run: Run, rows: Mask | None = None) -> RobustLinear:
         """The majority's linear fit to these rows, in their own units."""

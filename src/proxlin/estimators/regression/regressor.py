@@ -63,9 +63,9 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         "auto" is a ridge where rows are few (below three for each coefficient), and for nets.
         Intercepts are never charged for by name.
     alpha
-        The weight of a named regulariser, on scaled data; a number beside "auto" means a ridge.
-        "auto" takes the one that predicts held-out rows best; for nets with a `p` of one's own, or
-        without reweighting, 1e-3.
+        The weight of a named regulariser, on data scaled by the rows that count; a number beside
+        "auto" means a ridge. "auto" takes the one that predicts held-out rows best; for nets with a
+        `p` of one's own, or without reweighting, 1e-3.
     quantile
         A number in (0, 1) for that quantile of every target given the features, or several, which
         then do not cross: by the pinball loss, all rows counting, linear models proven optimal.
@@ -75,7 +75,8 @@ class RobustRegressor(RegressorMixin, MultiOutputMixin, RegressionInference):  #
         which are then not scaled.
     reweight
         Whether rows that do not fit lose their weight; "auto" unless p is "mse". With settings of
-        one's own (p, regulariser, constraint) the fit is convex given the weights of the default.
+        one's own (p, regulariser, constraint) the fit is convex given the weights of the default,
+        and its predictions in targets that it does not trust in rows that count.
     leverage
         Whether rows whose features are far from the bulk count only if the others predict them;
         "auto" as reweighting does, False or None trusts the features.

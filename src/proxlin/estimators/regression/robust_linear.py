@@ -15,9 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import f as fisher
 
 from proxlin.estimators.regression.high_breakdown import high_breakdown_fit
-from proxlin.estimators.regression.judged_rows import FEW, FEWEST, Judged, cutoff_of, row_counts
+from proxlin.estimators.regression.judged_rows import (
+    FEW,
+    FEWEST,
+    UNLIKE,
+    Judged,
+    cutoff_of,
+    row_counts,
+)
 from proxlin.estimators.regression.likely_fit import EXACT, FARTHEST, RobustFit, distances
 from proxlin.estimators.regression.near_rows import near_rows, rarely_copied, spanned
 from proxlin.estimators.regression.robust_ridge import robust_ridge_fit
@@ -28,7 +36,7 @@ from proxlin.estimators.regression.tied_targets import (
     least_absolute,
     unfounded,
 )
-from proxlin.estimators.robust_scale import Vector
+from proxlin.estimators.robust_scale import INNER, Vector
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array
 from proxlin.methods.contract import Status
@@ -38,7 +46,8 @@ _ROUNDED = 1e-6  # of a column's scale
 _PROVEN = 1e-8  # relative duality gap of squares
 _FALLEN = (
     "A target has too few rows beyond its most common value for rows to be judged; it was fitted by"
-    " least absolute residuals, all rows counting."
+    " least absolute residuals, all rows counting but for those far out in their features that the"
+    " others contradict."
 )
 
 
@@ -94,7 +103,7 @@ def fit_robust_linear(
         rows = RegressionRows(design, target, count, watch)
         fit = _fit_target(rows, near, intercept=intercept, seed=seed)
         if unfounded(rows, fit, near):
-            fit, fallen = least_absolute(rows, intercept), fallen + 1
+            fit, fallen = least_absolute(rows, near, intercept), fallen + 1
         fits.append(fit.times(size))
     coefs = np.stack([fit.coef for fit in fits])
     offset = coefs[:, 0] if intercept else np.zeros(len(fits))
@@ -145,7 +154,28 @@ def fit_robust_linear(
     other = fit_robust_linear(
         x, y, weights, intercept=intercept, leverage=False, seed=seed, callbacks=callbacks
     )
-    return max(line, other, key=lambda fit: _least_described(fit, count))
+    described = [_least_described(fit, count) for fit in (line, other)]
+    founded = described[0] >= LEAST_DESCRIBED
+    if described[1] <= described[0] or (founded and _contradicted(x, y, count, line, other)):
+        return line
+    return other
+
+
+def _contradicted(
+    x: Array, y: Array, count: Vector, line: RobustLinear, other: RobustLinear
+) -> bool:
+    """Whether the rows in the first fit have residuals by the second that chance does not explain.
+
+    Fisher's F for the coefficients of the second among them. A wider scale describes more rows,
+    whatever they say.
+    """
+    misses = [y - (x @ fit.coef.T + fit.intercept) for fit in (line, other)]
+    mass = count[:, None] * line.trust * (line.judged.distance <= INNER)
+    own, others = ((mass * miss**2).sum(axis=0) for miss in misses)
+    k = x.shape[1] + 1
+    freedom = np.maximum(1.0, mass.sum(axis=0) - k)
+    ratio = (others - own) / k * freedom / np.maximum(own, np.finfo(np.float64).tiny)
+    return bool((fisher.sf(ratio, k, freedom) < UNLIKE).any())
 
 
 def _scaled(x: Array, count: Vector, intercept: bool) -> tuple[RobustScaling, Vector]:
@@ -157,8 +187,9 @@ def _scaled(x: Array, count: Vector, intercept: bool) -> tuple[RobustScaling, Ve
 
 
 def _least_described(line: RobustLinear, count: Vector) -> float:
-    """The share of all rows that the fit to some target trusts."""
-    return float((count @ (line.trust > 0.5)).min() / count.sum())
+    """The share of all rows that the fit to some target is for, and that lie in its middle."""
+    inside = (line.trust > 0) & (line.judged.distance <= INNER)
+    return float((count @ inside).min() / count.sum())
 
 
 def _watcher(callbacks: Sequence[Callback], began: float) -> Callable[[Vector, float], None] | None:

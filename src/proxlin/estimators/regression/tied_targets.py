@@ -1,35 +1,34 @@
-"""Targets of which a fit describes too few rows, or rows of one value only.
+"""Targets of which a fit describes rows of one value only, or hardly any others.
 
 So it is where the majority of a target is one value (zero-inflated, discrete): there is no scale to
-judge rows by, and least absolute residuals of all rows take the place of the fit.
+judge rows by, and least absolute residuals take the place of the fit.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import chi2
 
-from proxlin.estimators.regression.judged_rows import FEW, few_for
+from proxlin.estimators.regression.judged_rows import FEW, UNLIKE, few_for
 from proxlin.estimators.regression.likely_fit import RobustFit
 from proxlin.estimators.regression.linear_fit import LinearFit
 from proxlin.estimators.regression.s_estimate import RegressionRows
 from proxlin.estimators.robust_scale import INNER, Vector, inner_scale
 from proxlin.estimators.scaling import is_code
 
-LEAST_DESCRIBED = 0.5  # share of the rows in the bulk of the features that a fit must describe
+LEAST_DESCRIBED = 0.5  # share of all rows
 PROVEN_ABSOLUTE = 1e-6  # relative duality gap of least absolute residuals
 
 _TIED = 0.25  # share of one value from which a target may be discrete
 _KEPT_OF_TIED = 0.75  # share of all rows, where values are tied
 _CONSTANT = 0.9  # share of one value, not zero, from which the others are wrong
+_HARM = 0.1  # of a usual residual, each near row: what rows far out may cost them
 _BY_CHANCE = 2.0  # standard errors
 
 
 def unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) -> bool:
-    """Whether the fit describes too few rows, or rows of one target value only.
-
-    Rows far out in their features need not come back: a majority of the near ones founds a fit.
-    """
+    """Whether the fit describes rows of one target value only, or hardly any others."""
     target, count = rows.target, rows.weights
     described = (fit.trust > 0.5) & (count > 0)
     values, index = np.unique(target, return_inverse=True)
@@ -42,12 +41,11 @@ def unfounded(rows: RegressionRows, fit: RobustFit, near: NDArray[np.bool_]) -> 
         return range_described == 0.0 and not constant
     shares = np.bincount(index, count * near) / count[near].sum()
     value = values[shares.argmax()]
-    if shares.max() >= _TIED and not (
-        is_code(float(value), target[described]) or _foreign(rows, fit, value)
-    ):
-        few = count[described].sum() < _KEPT_OF_TIED * count.sum()
-        return bool(few and not _only_rounded(count, described, target == value))
-    return bool(count[described & near].sum() < LEAST_DESCRIBED * count[near].sum())
+    if shares.max() < _TIED or is_code(float(value), target[described]):
+        return False
+    few = bool(count[described].sum() < _KEPT_OF_TIED * count.sum())
+    rounded = _only_rounded(count, described, target == value)
+    return few and not rounded and not _foreign(rows, fit, value)
 
 
 def _only_rounded(count: Vector, described: NDArray[np.bool_], tied: NDArray[np.bool_]) -> bool:
@@ -78,32 +76,54 @@ def _foreign(rows: RegressionRows, fit: RobustFit, value: float) -> bool:
     return bool(nearer <= _BY_CHANCE * error)
 
 
-def least_absolute(rows: RegressionRows, intercept: bool) -> RobustFit:
-    """min sum |r_i|, proven; with a ridge where rows are few."""
-    design, target, count = rows.design, rows.target, rows.weights
-    few = count.sum() < FEW * design.shape[1]
+def least_absolute(rows: RegressionRows, near: NDArray[np.bool_], intercept: bool) -> RobustFit:
+    """min sum |r_i|, proven, of all rows; of the near ones alone where these contradict the others.
+
+    With a ridge where rows are few. No sum of absolute values bounds what wrong features do.
+    """
+    k = rows.design.shape[1]
+    few = rows.weights.sum() < FEW * k
     problem = LinearFit(
         p=1, regularizer="ridge" if few else None, alpha="auto" if few else 0.0,
         constraint=None, fit_intercept=intercept, tol=PROVEN_ABSOLUTE, max_iter=200,
     )  # fmt: skip
-    x = design[:, 1:] if intercept else design
-    coef, offset, strength, solution = problem.solve(x, target[:, None], count, start=None, seed=0)
-    full = np.concatenate([offset, coef[0]]) if intercept else coef[0]
-    residual = np.abs(target - design @ full)
+    x, target = rows.design[:, 1:] if intercept else rows.design, rows.target[:, None]
+
+    def fitted(count: Vector) -> tuple[Vector, float, float]:
+        coef, offset, strength, solution = problem.solve(x, target, count, start=None, seed=0)
+        full = np.concatenate([offset, coef[0]]) if intercept else coef[0]
+        return full, strength, 0.0 if solution.certificate is None else solution.certificate.value
+
+    ones = np.ones(len(target))
+    full, strength, gap = fitted(rows.weights)
+    part = rows.among(near)
+    if not near.all() and part.weights.any():
+        nearby = fitted(part.weights)
+        whole, own = (np.abs(part.residual(coef)) for coef in (full, nearby[0]))
+        # The log of the ratio of likelihoods, were residuals Laplace's.
+        lost, width = float(part.weights @ (whole - own)), _laplace_width(own, part.weights)
+        by_chance = 0.5 * float(chi2.isf(UNLIKE, k))
+        if lost > max(by_chance, _HARM * float(part.weights.sum())) * width:
+            (full, strength, gap), ones, rows = nearby, near.astype(np.float64), part
+    count, residual = rows.weights, np.abs(rows.residual(full))
     scale = _inner_deviation(residual, count)
-    ones, proof = np.ones(len(target)), solution.certificate
-    gap = 0.0 if proof is None else proof.value
-    if not few_for(count, design.shape[1]):
-        return RobustFit(full, scale, ones, ones, float(len(target)), absolute_gap=gap)
-    unseen = problem.left_out(x, target[:, None], count, strength=strength, seed=0)[:, 0]
+    if not few_for(count, k):
+        return RobustFit(full, scale, ones, np.ones(len(ones)), float(len(ones)), absolute_gap=gap)
+    unseen = problem.left_out(x, target, count, strength=strength, seed=0)[:, 0]
     scale = max(scale, _inner_deviation(unseen, count))
     return RobustFit(
-        full, scale, ones, ones, float(len(target)), absolute_gap=gap, without=np.abs(unseen)
-    )
+        full, scale, ones, np.ones(len(ones)), float(len(ones)), absolute_gap=gap,
+        without=np.abs(unseen),
+    )  # fmt: skip
 
 
 def _inner_deviation(residual: Vector, count: Vector) -> float:
-    """Of those within 2.75 deviations, from above."""
-    size = np.abs(residual)
-    wide = float(np.quantile(size, 0.9)) or float(size.max(initial=0.0)) or 1.0
+    """Of those within 2.75 deviations, from what a tenth of Laplace's residuals exceed."""
+    wide = float(np.log(10.0)) * _laplace_width(np.abs(residual), count) or 1.0
     return inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
+
+
+def _laplace_width(size: Vector, count: Vector) -> float:
+    """The mean of |residuals| that are Laplace's, by their median; of those that are not zero."""
+    off = size[(size > 0) & (count > 0)]
+    return float(np.median(off)) / float(np.log(2.0)) if len(off) else 0.0
