@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from proxlin.estimators.leverage import bulk_rows
 from proxlin.estimators.regression.near_rows import few_values
@@ -29,6 +30,8 @@ _ALIKE = 1e-4  # relative difference of the scales of one minimum
 _CONCENTRATIONS = 2  # of random subsets before they are compared
 _SAME = 1e-8  # relative change of a scale that is none
 _BLOCK = 1 << 16  # rows of one product
+_WIDE = 100  # columns, beyond which normal equations save time in tables of few rows
+_INDEPENDENT = 1e-3  # least pivot over the largest, with which one refinement is enough
 _FEW_COLUMNS, _MANY_WEIGHTS = 20, 5  # with which all products of columns at once are faster
 
 
@@ -94,10 +97,33 @@ def weighted_least_squares(design: Vector, target: Vector, weights: Vector) -> V
     if used.sum() > 20 * design.shape[1]:
         gram, moment = gram_and_moment(design, target, weights)
         return np.asarray(_solve(gram[None], moment[None])[0], dtype=np.float64)
+    if design.shape[1] > _WIDE and used.sum() > 2 * design.shape[1]:
+        refined = _refined(design, target, weights)
+        if refined is not None:
+            return refined
     root = np.sqrt(weights[used])
     weighted = root[:, None] * design[used]
     coef = np.linalg.lstsq(weighted, root * target[used], rcond=1e-11)[0]
     return np.asarray(coef, dtype=np.float64)
+
+
+def _refined(design: Vector, target: Vector, weights: Vector) -> Vector | None:
+    """Least squares by normal equations and one refinement; None where columns nearly depend.
+
+    Many columns take a third of the time of an orthogonal decomposition.
+    """
+    gram, moment = gram_and_moment(design, target, weights)
+    try:
+        factor = cho_factor(gram, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    pivots = np.diag(factor[0])
+    if pivots.min() < _INDEPENDENT * pivots.max():
+        return None
+    coef = cho_solve(factor, moment, check_finite=False)
+    missed = weights * (target - design @ coef)
+    refined: Vector = coef + cho_solve(factor, missed @ design, check_finite=False)
+    return refined
 
 
 def gram_and_moment(design: Vector, target: Vector, weights: Vector) -> tuple[Vector, Vector]:
@@ -106,9 +132,10 @@ def gram_and_moment(design: Vector, target: Vector, weights: Vector) -> tuple[Ve
     gram, moment = np.zeros((k, k)), np.zeros(k)
     for first in range(0, len(design), _BLOCK):
         block = slice(first, first + _BLOCK)
-        weighted = (design[block] * weights[block, None]).T
-        gram += weighted @ design[block]
-        moment += weighted @ target[block]
+        root = np.sqrt(weights[block])
+        weighted = design[block] * root[:, None]
+        gram += weighted.T @ weighted  # a matrix with its own transpose: half of the work
+        moment += (root * target[block]) @ weighted
     return gram, moment
 
 
