@@ -25,6 +25,7 @@ _TIMED_STEPS = 9  # that tell how many there is time for
 _TIMED_AGAIN = 3  # with another number of them
 _CHEAP = 4  # times the work of turning the sides is less than that of the rows
 _STEPS = 700  # of a run: beyond, larger batches lead further than more steps; below, smaller ones
+_LARGER = 16  # times the rows that fill a cache, at most beyond the usual: memory stays bounded
 _MANY = 3_000  # of a run with usual batches, beyond which more time is for more steps and more rows
 
 
@@ -84,7 +85,8 @@ def rows_of_a_run(rows: int, steps: float, noisy: bool = True) -> int:
     wanted = min(rows * steps / _STEPS, usual)
     steps_with_usual = rows * steps / usual
     if noisy and steps_with_usual > _MANY:
-        wanted = min(usual * math.sqrt(steps_with_usual / _MANY), most)
+        bound = max(usual, min(most, _LARGER * rows))
+        wanted = min(usual * math.sqrt(steps_with_usual / _MANY), bound)
     return max(rows, power_of_two(wanted))
 
 
