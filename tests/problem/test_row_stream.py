@@ -141,6 +141,10 @@ def test_numbers_of_loaders_become_those_of_the_module():
     rows = [(one.double().numpy(), float(other)) for one, other in zip(x, y, strict=True)]
     found = Problem(nn.Linear(3, 1), DataLoader(rows, 8))
     assert [tensor.dtype for tensor in found.example] == [torch.float32] * 2
+    tensors = TensorDataset(x.double(), y.double())
+    for data in (tensors, DataLoader(tensors, 8)):
+        found = Problem(nn.Linear(3, 1), data)
+        assert [tensor.dtype for tensor in found.example] == [torch.float32] * 2
     streamed = Problem(nn.Linear(1, 1), Doubles(Numbers(30)))
     assert [tensor.dtype for tensor in streamed.example] == [torch.float32] * 2
 
@@ -156,9 +160,9 @@ class Doubles(IterableDataset):
 def test_held_out_rows_may_come_from_a_loader():
     x, y = table(60)
     held = DataLoader(TensorDataset(x[:20], y[:20]), 7)
-    results = [
-        minimize(Problem(nn.Linear(3, 1), (x[20:], y[20:])), max_iter=20, held_out=rows)
-        for rows in (held, (x[:20], y[:20]))
-        if torch.manual_seed(0)
-    ]
+    results = []
+    for rows in (held, (x[:20], y[:20])):
+        torch.manual_seed(0)
+        problem = Problem(nn.Linear(3, 1), (x[20:], y[20:]))
+        results.append(minimize(problem, max_iter=20, held_out=rows))
     assert torch.equal(results[0].theta, results[1].theta)

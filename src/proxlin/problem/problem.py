@@ -207,7 +207,11 @@ class Problem:
             (t.shape, t.dtype, t.device) == (seen[n].shape, seen[n].dtype, seen[n].device)
             for n, t in fixed.items()
         )
-        if trainable(self.module) != (self.layout, self.dtype, self.device) or not alike:
+        try:
+            same = alike and trainable(self.module) == (self.layout, self.dtype, self.device)
+        except InvalidInputError:  # none is trainable, or not all are of one type
+            same = False
+        if any(self.communicator.largest([float(not same)])):
             raise InvalidInputError(
                 "the module must have the parameters and buffers that it had when its Problem was"
                 " made; since then some were added, removed, replaced, frozen, freed or converted."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -220,20 +221,27 @@ def check_apart(parameters: dict[str, Tensor]) -> None:
             continue
         by_storage.setdefault(tensor.untyped_storage().data_ptr(), []).append(name)
     for names in by_storage.values():
-        if len(names) == 1 and parameters[names[0]].is_contiguous():
+        tensors = [parameters[name] for name in names]
+        if _follow_each_other(tensors) or not any(t.requires_grad for t in tensors):
             continue
-        taken = []
-        for tensor in (parameters[name] for name in names):
-            numbers = torch.arange(tensor.untyped_storage().nbytes() // tensor.itemsize)
-            view = numbers.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-            taken.append(view.flatten())
-        places = torch.cat(taken)
+        storage = tensors[0].untyped_storage()
+        numbers = torch.arange(storage.nbytes() // tensors[0].itemsize)
+        places = torch.cat(
+            [numbers.as_strided(t.shape, t.stride(), t.storage_offset()).flatten() for t in tensors]
+        )
         if len(torch.unique(places)) < len(places):
             shared = " and ".join(map(repr, names))
             raise InvalidInputError(
                 f"numbers of parameters must not share memory; those of {shared} do. Tie parameters"
                 " by giving both parts the same nn.Parameter, or use one of them twice in forward."
             )
+
+
+def _follow_each_other(tensors: list[Tensor]) -> bool:
+    """Whether each takes a piece of their memory of its own, as the usual ones do."""
+    spans = sorted((t.storage_offset(), t.storage_offset() + t.numel()) for t in tensors)
+    apart = all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    return apart and all(tensor.is_contiguous() for tensor in tensors)
 
 
 def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch) -> int:

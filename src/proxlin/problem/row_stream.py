@@ -126,7 +126,7 @@ def _plain_rows(data: Any, dtype: torch.dtype | None) -> Rows | None:
         return DatasetRows(data.dataset, data.collate_fn, dtype)
     # To a loader, anything that has samples by number is a data set: a list of them, too.
     kept = isinstance(data.dataset, Tensor | TensorDataset)
-    return as_rows(data.dataset) if kept else DatasetRows(data.dataset, dtype=dtype)
+    return as_rows(data.dataset, dtype) if kept else DatasetRows(data.dataset, dtype=dtype)
 
 
 def _read_sample(source: Iterable[Any], dtype: torch.dtype | None) -> tuple[TensorRows, bool]:

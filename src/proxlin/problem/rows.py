@@ -37,20 +37,23 @@ class Rows(Protocol):
         ...
 
 
+def _constant(position: int, tensor: Tensor) -> Tensor:
+    """A tensor of the data, which gradients do not go through."""
+    if tensor.is_nested or tensor.layout != torch.strided or tensor.is_complex():
+        kind = "a nested tensor" if tensor.is_nested else tensor.layout
+        raise InvalidInputError(
+            f"data[{position}] must be a dense tensor of real numbers; got {kind},"
+            f" {tensor.dtype}. Convert it with .to_dense(), torch.view_as_real or"
+            " .to_padded_tensor(0)."
+        )
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
 class TensorRows:
     """Rows of one or several tensors that share their first dimension."""
 
     def __init__(self, tensors: Sequence[Tensor], form: Form = None) -> None:
-        for position, tensor in enumerate(tensors):
-            if tensor.is_nested or tensor.layout != torch.strided or tensor.is_complex():
-                kind = "a nested tensor" if tensor.is_nested else tensor.layout
-                raise InvalidInputError(
-                    f"data[{position}] must be a dense tensor of real numbers; got {kind},"
-                    f" {tensor.dtype}. Convert it with .to_dense(), torch.view_as_real or"
-                    " .to_padded_tensor(0)."
-                )
-        # Constants: gradients go no further back than to theta.
-        self.tensors = tuple(t.clone() if t.is_inference() else t.detach() for t in tensors)
+        self.tensors = tuple(_constant(*numbered) for numbered in enumerate(tensors))
         self.form = form
         lengths = {tensor.shape[0] if tensor.ndim else 0 for tensor in self.tensors}
         if len(lengths) != 1:
@@ -116,10 +119,13 @@ class MappedRows:
         form: Form = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.columns = tuple(c if isinstance(c, Tensor) else FileRows(c) for c in columns)
+        self.columns = tuple(
+            _constant(position, column) if isinstance(column, Tensor) else FileRows(column)
+            for position, column in enumerate(columns)
+        )
         self.form = form
         self.dtype = dtype
-        lengths = {len(column) for column in self.columns}
+        lengths = {column.shape[0] if len(column.shape) else 0 for column in self.columns}
         if len(lengths) != 1:
             shapes = _shapes([tuple(column.shape) for column in self.columns])
             raise InvalidInputError(
@@ -182,7 +188,7 @@ def as_rows(data: Any, dtype: torch.dtype | None = None) -> Rows:
     What is read from files and data sets in another floating-point type becomes `dtype`.
     """
     if type(data) is TensorDataset:
-        return TensorRows(data.tensors)
+        return TensorRows(tuple(of_type(tensor, dtype) for tensor in data.tensors))
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and isinstance(data, Dataset):
         return DatasetRows(data, dtype=dtype)
     if isinstance(data, Tensor | np.memmap) or (isinstance(data, tuple | list | dict) and data):

@@ -331,6 +331,15 @@ def test_a_line_through_the_origin_needs_no_intercept():
     assert model.outliers_[bad].all()
 
 
+def test_zeros_that_are_fitted_exactly_do_not_make_the_other_rows_wrong():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3))
+    x[:, 0] = rng.random(300) < 0.3
+    model = RobustRegressor().fit(x, x[:, 0] * (5 + rng.normal(size=300)))
+    assert model.outliers_.mean() < 0.03
+    assert model.scale_ == pytest.approx(1.0, rel=0.25)
+
+
 def test_targets_that_are_mostly_zero_fall_back_with_a_remark():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))

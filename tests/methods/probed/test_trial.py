@@ -318,8 +318,8 @@ def test_batches_are_larger_where_there_is_time_for_many_steps(rows, steps, expe
     assert rows_of_a_run(rows, steps) == expected
 
 
-def test_batches_of_residuals_without_targets_stay_as_large_as_usual():
-    assert rows_of_a_run(1_024, 12_000, noisy=False) == 1_024
+def test_batches_of_residuals_of_ones_own_stay_as_large_as_usual():
+    assert rows_of_a_run(1_024, 12_000, of_targets=False) == 1_024
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(60.0, 512), (15.0, 128), (None, 64)])

@@ -24,13 +24,14 @@ def near_rows(columns: Vector, count: Vector, seed: int) -> NDArray[np.bool_]:
     value those that differ are looked at alone, as in sparse tables, if that leaves most rows.
     """
     near = np.ones(len(columns), dtype=bool)
-    if not columns.size or len(columns) < 3:
+    used = count > 0
+    if not columns[used].size or len(columns) < 3:
         return near
-    low, high = np.quantile(columns, (0.25, 0.75), axis=0)
+    low, middle, high = np.quantile(columns[used], (0.25, 0.5, 0.75), axis=0)
     spread = np.flatnonzero(high > low)
-    for column in columns[:, high <= low].T:
-        away = np.abs(column - np.median(column))
-        differs = (away > 0) & (count > 0)
+    for j in np.flatnonzero(high <= low):
+        away = np.abs(columns[:, j] - middle[j])
+        differs = (away > 0) & used
         near &= away <= (_FAR * np.median(away[differs]) if differs.any() else np.inf)
     if 2.0 * count[near].sum() <= count.sum():
         near = np.ones_like(near)

@@ -171,10 +171,11 @@ def _contradicted(
     """
     misses = [y - (x @ fit.coef.T + fit.intercept) for fit in (line, other)]
     mass = count[:, None] * line.trust * (line.judged.distance <= INNER)
-    own, others = ((mass * miss**2).sum(axis=0) for miss in misses)
+    own, others = ((mass * np.where(mass > 0, miss, 0.0) ** 2).sum(axis=0) for miss in misses)
     k = x.shape[1] + 1
     freedom = np.maximum(1.0, mass.sum(axis=0) - k)
-    ratio = (others - own) / k * freedom / np.maximum(own, np.finfo(np.float64).tiny)
+    with np.errstate(over="ignore"):
+        ratio = (others - own) / k * freedom / np.maximum(own, np.finfo(np.float64).tiny)
     return bool((fisher.sf(ratio, k, freedom) < UNLIKE).any())
 
 

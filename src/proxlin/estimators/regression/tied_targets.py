@@ -103,7 +103,8 @@ def least_absolute(rows: RegressionRows, near: NDArray[np.bool_], intercept: boo
         # The log of the ratio of likelihoods, were residuals Laplace's.
         lost, width = float(part.weights @ (whole - own)), _laplace_width(own, part.weights)
         by_chance = 0.5 * float(chi2.isf(UNLIKE, k))
-        if lost > max(by_chance, _HARM * float(part.weights.sum())) * width:
+        least = max(width, PROVEN_ABSOLUTE)  # below is what the solver leaves
+        if lost > max(by_chance, _HARM * float(part.weights.sum())) * least:
             (full, strength, gap), ones, rows = nearby, near.astype(np.float64), part
     count, residual = rows.weights, np.abs(rows.residual(full))
     scale = _inner_deviation(residual, count)
@@ -118,12 +119,22 @@ def least_absolute(rows: RegressionRows, near: NDArray[np.bool_], intercept: boo
 
 
 def _inner_deviation(residual: Vector, count: Vector) -> float:
-    """Of those within 2.75 deviations, from what a tenth of Laplace's residuals exceed."""
+    """Of those within 2.75 deviations, from what a tenth of Laplace's residuals exceed.
+
+    A common value that is fitted exactly tells nothing of the others' noise.
+    """
     wide = float(np.log(10.0)) * _laplace_width(np.abs(residual), count) or 1.0
-    return inner_scale(residual, count, start=wide, largest=np.inf, lost=0.0) or wide
+    missed = np.where(np.abs(residual) > PROVEN_ABSOLUTE, count, 0.0)
+    return inner_scale(residual, missed, start=wide, largest=np.inf, lost=0.0) or wide
 
 
 def _laplace_width(size: Vector, count: Vector) -> float:
-    """The mean of |residuals| that are Laplace's, by their median; of those that are not zero."""
-    off = size[(size > 0) & (count > 0)]
-    return float(np.median(off)) / float(np.log(2.0)) if len(off) else 0.0
+    """The mean of |residuals| that are Laplace's, by their median; of those that are not zero.
+
+    What the solver leaves of an exact fit counts as zero.
+    """
+    off = (size > PROVEN_ABSOLUTE) & (count > 0)
+    if not off.any():
+        return 0.0
+    middle = np.quantile(size[off], 0.5, weights=count[off], method="inverted_cdf")
+    return float(middle) / float(np.log(2.0))

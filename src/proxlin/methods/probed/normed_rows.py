@@ -14,7 +14,7 @@ from proxlin.linearize import linearize_local
 from proxlin.linearize.torch_modes import quietly
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.normed import NormedMemory, turned_sides
-from proxlin.methods.probed.pace import OtherRows, power_of_two
+from proxlin.methods.probed.pace import OtherRows, power_of_two, twice_is_dear
 from proxlin.methods.probed.state import ProbedState
 from proxlin.problem import Problem
 from proxlin.problem.shards import LocalBatch
@@ -36,7 +36,7 @@ def settle_rows(
     budget: Budget,
     batch_size: int | None,
 ) -> None:
-    """Choose `state.normed_rows` before the first step, and once more when some are timed."""
+    """Choose `state.normed_rows` before the first step, and anew when some are timed."""
     trial, (least, most, _) = state.trial, _ROWS
     assert trial is not None
     if not state.normed_rows:
@@ -50,7 +50,8 @@ def settle_rows(
     elif trial.slow or (trial.tells_pace and trial.pace.steps == _TIMED_STEPS):
         steps, before = trial.pace.steps_of_a_run, state.normed_rows
         if not trial.slow:
-            _take_rows(state, memory, rows_of_a_run(before, steps, problem.affine_in_output))
+            rows = rows_of_a_run(before, steps, of_targets=problem.affine_in_output)
+            _take_rows(state, memory, rows)
         trial.slow = False
         if steps < _STEPS and rows_cost_most(problem.layout, memory.rows):
             _take_rows(state, memory, least)
@@ -61,8 +62,11 @@ def settle_rows(
 def _settle_other_rows(state: ProbedState, memory: NormedMemory) -> None:
     """Go on with the better of two numbers; of more rows than before half of them is tried, too."""
     other, present = state.other, state.normed_rows
-    if present > other.rows:
+    if present > 2 * other.rows:
         state.other, rows = OtherRows(present, other.pace.share, half=True), present // 2
+    elif present > other.rows:  # half of them are timed already
+        rows = other.rows if twice_is_dear(other.share, other.pace.share) else present
+        state.other = OtherRows()
     else:
         state.other, rows = OtherRows(), other.settled_rows(present)
     _take_rows(state, memory, rows)
@@ -75,16 +79,17 @@ def _take_rows(state: ProbedState, memory: NormedMemory, rows: int) -> None:
         memory.begin(state.theta)
 
 
-def rows_of_a_run(rows: int, steps: float, noisy: bool = True) -> int:
+def rows_of_a_run(rows: int, steps: float, *, of_targets: bool = True) -> int:
     """Rows of a batch for a run that has time for so many steps with `rows` of them.
 
     Slopes of few rows are mostly noise in the end: of a long run more rows make each step better
-    than more steps would make the run. Residuals that have no targets may have no noise.
+    than more steps would make the run. A residual of the caller's own, not the distance to targets,
+    may have no noise, as that of an equation.
     """
     _, usual, most = _ROWS
     wanted = min(rows * steps / _STEPS, usual)
     steps_with_usual = rows * steps / usual
-    if noisy and steps_with_usual > _MANY:
+    if of_targets and steps_with_usual > _MANY:
         bound = max(usual, min(most, _LARGER * rows))
         wanted = min(usual * math.sqrt(steps_with_usual / _MANY), bound)
     return max(rows, power_of_two(wanted))

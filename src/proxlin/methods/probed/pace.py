@@ -54,7 +54,7 @@ class OtherRows:
     def settled_rows(self, fewer: int) -> int:
         """How many to go on with, where `fewer` are the other number."""
         if self.half:
-            return fewer if self.share > _DEAR * self.pace.share else self.rows
+            return fewer if twice_is_dear(self.pace.share, self.share) else self.rows
         return self._balanced_rows(fewer)
 
     def _balanced_rows(self, fewer: int) -> int:
@@ -69,6 +69,11 @@ class OtherRows:
         of_a_row = saved / (self.rows - fewer)
         balanced = power_of_two(self.pace.share / of_a_row - fewer)
         return min(max(balanced, fewer), self.rows)
+
+
+def twice_is_dear(share: float, share_of_twice: float) -> bool:
+    """Whether a step with twice the rows costs far more than twice as much."""
+    return share_of_twice > _DEAR * share
 
 
 def power_of_two(number: float) -> int:

@@ -119,7 +119,7 @@ def test_numbers_survive_the_way_through_text(values):
     np.testing.assert_array_equal(found([repr(value) for value in values]).values, values)
 
 
-@pytest.mark.parametrize("unit", [" kg", "m²", "\u00a0EUR"])
+@pytest.mark.parametrize("unit", [" kg", "m²", "\u00a0EUR", " °C", " km/h"])
 def test_one_unit_behind_all_numbers_is_left_out_and_another_is_no_number(unit) -> None:
     column = pd.Series([f"{number},5{unit}" for number in range(40)] + ["3 t"])
     numbers = find_numbers(column, comma_decimals=True)
@@ -129,6 +129,11 @@ def test_one_unit_behind_all_numbers_is_left_out_and_another_is_no_number(unit) 
     np.testing.assert_array_equal(later.values, [7, 8, np.nan])
     plain = read_numbers(pd.Series([7.0, 8.5]), numbers.reading)
     np.testing.assert_array_equal(plain.values, [7, 8.5])
+
+
+def test_a_unit_may_be_written_with_a_space_and_without() -> None:
+    column = pd.Series([f"{number}.5{' ' * (number % 2)}kg" for number in range(40)])
+    assert find_numbers(column).values[:2] == pytest.approx([0.5, 1.5])
 
 
 def test_two_units_are_no_numbers() -> None:

@@ -199,7 +199,7 @@ def _nearly_numbers(cells: TextCells) -> str:
     """What a person may change so that the texts become numbers or dates; nothing for others."""
     if cells.mostly(looks_like_date):
         return f" It looks like dates: {READ}."
-    if sum(map(is_number, cells.texts)) >= _NUMERIC * len(cells.texts):
+    if 0 < _NUMERIC * len(cells.texts) <= sum(map(is_number, cells.texts)):
         return " It looks like numbers: write all decimals after a point, or all after a comma."
     if cells.mostly(is_measured):
         return " It looks like numbers with units: convert them to one unit."

@@ -32,7 +32,9 @@ _POINT = re.compile(
 _COMMA = re.compile(
     r"[-+]?(\d+(,\d*)?|,\d+|[1-9]\d{0,2}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII
 )
-_MEASURED = re.compile(r"[-+]?\d[\d.,]*(\s?[^\W\d_]{1,5}[²³23]?)")  # 58.4 kg, 120 m²
+_MEASURED = re.compile(  # 58.4 kg, 120m², 21 °C, 80 km/h
+    r"[-+\u2212]?\d[\d.,]*\s?(°?[^\W\d_]{1,5}(?:/[^\W\d_]{1,3})?[²³23]?)"
+)
 _TRUTH = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 
 
@@ -43,7 +45,7 @@ class Reading:
     form: Form
     comma: bool = False  # whether a comma stands before the decimals of numbers in text
     slashed: Slashed = "not read"  # which number of a date like 12/31/2024 is the day
-    unit: str = ""  # what may stand behind numbers in text, such as " kg"
+    unit: str = ""  # what may stand behind numbers in text, such as "kg"
 
 
 _SLASHED = (Reading("date", slashed="day first"), Reading("date", slashed="month first"))
@@ -184,7 +186,7 @@ class TextCells:
         elif reading.form == "date":
             each = read_days(self.texts, reading.slashed)
         else:
-            bare = [text.removesuffix(reading.unit) for text in self.texts]
+            bare = [text.removesuffix(reading.unit).rstrip() for text in self.texts]
             each = np.array([_number(text, reading.comma) for text in bare])
         values = np.append(each, np.nan)[self.codes]
         bad = (self.codes >= 0) & np.isnan(values)
