@@ -133,7 +133,7 @@ def test_one_unit_behind_all_numbers_is_left_out_and_another_is_no_number(unit) 
 
 def test_a_unit_may_be_written_with_a_space_and_without() -> None:
     column = pd.Series([f"{number}.5{' ' * (number % 2)}kg" for number in range(40)])
-    assert find_numbers(column).values[:2] == pytest.approx([0.5, 1.5])
+    assert find_numbers(column, comma_decimals=False).values[:2] == pytest.approx([0.5, 1.5])
 
 
 def test_two_units_are_no_numbers() -> None:
