@@ -318,8 +318,9 @@ def test_batches_are_larger_where_there_is_time_for_many_steps(rows, steps, expe
     assert rows_of_a_run(rows, steps) == expected
 
 
-def test_batches_of_residuals_of_ones_own_stay_as_large_as_usual():
-    assert rows_of_a_run(1_024, 12_000, of_targets=False) == 1_024
+@pytest.mark.parametrize(("bound", "expected"), [(0, 1_024), (1_000, 1_024), (2_500, 2_048)])
+def test_batches_beyond_the_usual_number_of_rows_are_bounded(bound, expected):
+    assert rows_of_a_run(1_024, 12_000, bound) == expected
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(60.0, 512), (15.0, 128), (None, 64)])

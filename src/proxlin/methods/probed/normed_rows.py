@@ -50,8 +50,8 @@ def settle_rows(
     elif trial.slow or (trial.tells_pace and trial.pace.steps == _TIMED_STEPS):
         steps, before = trial.pace.steps_of_a_run, state.normed_rows
         if not trial.slow:
-            rows = rows_of_a_run(before, steps, of_targets=problem.affine_in_output)
-            _take_rows(state, memory, rows)
+            half = problem.n_rows // 2 if problem.affine_in_output else 0
+            _take_rows(state, memory, rows_of_a_run(before, steps, half))
         trial.slow = False
         if steps < _STEPS and rows_cost_most(problem.layout, memory.rows):
             _take_rows(state, memory, least)
@@ -79,19 +79,20 @@ def _take_rows(state: ProbedState, memory: NormedMemory, rows: int) -> None:
         memory.begin(state.theta)
 
 
-def rows_of_a_run(rows: int, steps: float, *, of_targets: bool = True) -> int:
+def rows_of_a_run(rows: int, steps: float, bound: int = _ROWS[2]) -> int:
     """Rows of a batch for a run that has time for so many steps with `rows` of them.
 
     Slopes of few rows are mostly noise in the end: of a long run more rows make each step better
-    than more steps would make the run. A residual of the caller's own, not the distance to targets,
-    may have no noise, as that of an equation.
+    than more steps would make the run. Beyond the usual number there are at most `bound`: half of
+    all rows, and none with a residual of the caller's own, which may have no noise (an equation).
     """
     _, usual, most = _ROWS
     wanted = min(rows * steps / _STEPS, usual)
     steps_with_usual = rows * steps / usual
-    if of_targets and steps_with_usual > _MANY:
-        bound = max(usual, min(most, _LARGER * rows))
-        wanted = min(usual * math.sqrt(steps_with_usual / _MANY), bound)
+    if steps_with_usual > _MANY:
+        limit = max(usual, min(bound, most, _LARGER * rows))
+        larger = usual * math.sqrt(steps_with_usual / _MANY)
+        wanted = min(power_of_two(larger), 1 << limit.bit_length() - 1)
     return max(rows, power_of_two(wanted))
 
 
