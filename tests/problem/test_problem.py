@@ -437,3 +437,32 @@ def test_tied_parameters_count_once_and_stay_tied():
     torch.testing.assert_close(gradient, net[0].weight.grad.flatten())
     assert minimize(problem, max_iter=100).objective < 1e-6
     assert net[1].weight is net[0].weight
+
+
+X, Y = torch.randn(20, 3), torch.randn(20, 2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "subtracts"),
+    [
+        (lambda module, x, y: module(x) - y, True),
+        (lambda module, x, y: module(x) ** 2 - y, True),
+        (lambda module, x, y: y - module(x), False),
+        (lambda module, x, y: 2 * (module(x) - y), False),
+        (lambda module, x, y: module(x) - y.clamp(-5, 5), False),
+        (lambda module, x, y: torch.where(y == 0, 0.0, module(x) - y), False),
+        (lambda module, x, y: module(x) - y.norm(dim=1, keepdim=True), False),
+        (lambda module, x, y: torch.cat([module(x) - y, module(x)], 1), False),
+    ],
+)
+def test_it_is_known_whether_a_residual_is_an_output_minus_a_target(rule, subtracts):
+    assert Problem(nn.Linear(3, 2), (X, Y), residual=rule).subtracts_target is subtracts
+
+
+def test_a_residual_that_refuses_other_targets_does_not_only_subtract_them():
+    def picky(module, x, y):
+        if float(y.abs().max()) > 100:
+            raise ValueError("too large")
+        return module(x) - y
+
+    assert not Problem(nn.Linear(3, 2), (X, Y), residual=picky).subtracts_target

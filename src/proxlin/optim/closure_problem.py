@@ -47,7 +47,7 @@ class ClosureProblem(Problem):
         self.dtype, self.device = first.dtype, first.device
         self.penalty = Penalty(self.layout, regularizer, constraint)
         self.network = _Anonymous()
-        self.affine_in_output = False
+        self.affine_in_output = self.subtracts_target = False
         self.noisy = False  # what the closure drops at random is its own business
         self.undivided = True  # a part of the batch would cost as much as all of its graph
         # The graph is the closure's own: it is kept whole, whatever it holds.

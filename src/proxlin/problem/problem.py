@@ -26,6 +26,7 @@ from proxlin.problem.residual import (
     fixed_tensors,
     has_slope,
     read_parameters,
+    subtracts_last,
     trainable,
     unwrapped,
 )
@@ -108,6 +109,8 @@ class Problem:
         self.train_mode = TrainMode(module, self.network, self.device)
         self.n_outputs = check_residual(self.residual, self.theta(), self.example)
         self._check_slope()
+        # Whether the residual is an output minus the last tensor of a batch, the target.
+        self.subtracts_target = self.affine_in_output or self._subtracts_last()
         # Whether the module, in the mode in which it was given, drops at random.
         self.noisy = self.train_mode.draws(lambda: self.residual(self.theta(), self.example))
         self.undivided = self.noisy  # rows of a batch are to be linearised together
@@ -132,6 +135,11 @@ class Problem:
                 " Call the module that residual(module, ...) is given, without torch.no_grad(),"
                 " inference_mode() or .detach()."
             )
+
+    def _subtracts_last(self) -> bool:
+        """Whether a residual of the caller's own does, on the rows of every process."""
+        found = subtracts_last(self.residual, self.theta(), self.example)
+        return not any(self.communicator.largest([float(not found)]))
 
     @classmethod
     def sharded(

@@ -21,6 +21,8 @@ Residual = Callable[..., Tensor]  # residual(module, *batch) -> (B, N)
 
 # What code of the caller's raises where it does not fit the data.
 _MISFITS = (RuntimeError, TypeError, ValueError, LookupError, AttributeError)
+_TRIED_SIZES = 1e-2, 1.0, 1e3  # of targets that a residual may subtract
+_ROUNDING = 1e-5  # of differences in float32, relative
 
 
 class ResidualModule(nn.Module):
@@ -322,6 +324,33 @@ def row_hint(rows: Any) -> str:
     if dimensions == 0:
         return "Leave out the mean or sum over samples, such as by reduction='none'."
     return "Use .unsqueeze(1)." if dimensions == 1 else "Use .flatten(1)."
+
+
+def subtracts_last(
+    residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch
+) -> bool:
+    """Whether the rows are outputs minus the batch's last tensor, whatever that holds.
+
+    Tried with numbers small and large: a bound or a mask on the targets would show.
+    """
+    *inputs, target = batch
+    if not (inputs and target.is_floating_point()):
+        return False
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(target.shape, generator=generator, dtype=theta.dtype).to(target)
+    try:
+        with torch.no_grad():
+            outputs = residual(theta, (*inputs, torch.zeros_like(target)))
+            if outputs.numel() != target.numel():
+                return False
+            for size in _TRIED_SIZES:
+                moved = residual(theta, (*inputs, size * noise)) + size * noise.view_as(outputs)
+                rounding = _ROUNDING * (size + float(outputs.abs().max()))
+                if not float((moved - outputs).abs().max()) <= rounding:
+                    return False
+    except _MISFITS:  # code that refuses such targets reads more than their values
+        return False
+    return True
 
 
 def has_slope(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch) -> bool:

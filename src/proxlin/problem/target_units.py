@@ -108,7 +108,7 @@ def target_units(problem: Problem, theta: Tensor) -> tuple[TargetUnits, Tensor] 
     A start at `theta` that explains the targets better than a constant stays what it is. Any other
     one keeps its numbers in the new units, and its bias begins at the middle of the targets.
     """
-    if not (problem.affine_in_output and len(problem.example) > 1 and problem.penalty.is_quadratic):
+    if not (problem.subtracts_target and len(problem.example) > 1 and problem.penalty.is_quadratic):
         return None
     sample = _Sample.of(problem, _SAMPLE)
     targets, outputs = sample.targets(), sample.outputs(theta)

@@ -35,7 +35,7 @@ class CollapseWatch:
 
     def collapsed(self, problem: Problem, theta: Tensor, steps: int) -> bool:
         """Whether two looks in a row, the second of them now, saw an output that stays constant."""
-        if steps < self.next_look or not problem.affine_in_output:
+        if steps < self.next_look or not problem.subtracts_target:
             return False
         self.next_look = max(steps + _APART, round(_RARER * steps))
         outputs, targets = outputs_and_targets(problem, theta)

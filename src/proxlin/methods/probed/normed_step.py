@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from proxlin.linearize import Linearization, linearize_local
 from proxlin.methods.contract import Budget
@@ -27,13 +27,13 @@ from proxlin.methods.probed.state import LOSS_RATE, ProbedState
 from proxlin.problem import Problem
 from proxlin.problem.scales import clipped_mean, scales_of
 from proxlin.problem.shards import LocalBatch
-from proxlin.terms.layout import Layout
 
 _ASTRAY = 10.0  # times the last good loss: the run has gone wrong
 _WIDEST, _DECADES = 10.0, 4.0  # rounding in typical residuals: at first, and how far it falls
 _DECADES_OF_P = 10.0  # how far it falls from p = 1 to p = 2
 _LONGER = 1.0  # share by which steps may be longer when everything is learnt
 _PULL = 0.6  # back to the start, of the way gone, in a first step of rate 1
+_TABLES = nn.Embedding, nn.EmbeddingBag
 _SIZED = 10  # steps between two looks at that size
 
 
@@ -71,7 +71,7 @@ def take_normed_step(
     state.keep_good(memory.steps)
     progress = budget.progress
     length, pull = 1.0 - progress, 0.0
-    if state.trial.over and problem.affine_in_output:
+    if state.trial.over and problem.subtracts_target:
         left = _size_left(state)
         pull = _PULL * length * left * left
         length = min(1.0, length * (1.0 + _LONGER * (1.0 - left)))
@@ -79,7 +79,8 @@ def take_normed_step(
     move = memory.direction(slope, problem.layout, progress)
     before, state.theta = state.theta, state.theta.add(move, alpha=rate)
     if pull:
-        _pull_back(problem.layout, state.theta, before, state.start, rate * pull)
+        for part in _held(problem):
+            state.theta[part].add_(state.start[part] - before[part], alpha=rate * pull)
     state.average_in(memory.steps)
 
 
@@ -89,7 +90,7 @@ def _untrained_size(problem: Problem, state: ProbedState) -> float:
 
     Signs of residuals soon draw outputs to a constant, and the residuals become smaller by it.
     """
-    known = problem.affine_in_output
+    known = problem.subtracts_target
     target = spread(outputs_and_targets(problem, state.theta)[1]) if known else 0.0
     return min(state.residual_size, target or math.inf)
 
@@ -99,12 +100,21 @@ def _size_left(state: ProbedState) -> float:
     return min(1.0, state.residual_size / state.first_size) if state.first_size else 1.0
 
 
-def _pull_back(layout: Layout, theta: Tensor, before: Tensor, start: Tensor, share: float) -> None:
-    """Take back a share of the way from the start to where the step began, matrices only."""
-    parts = (layout.split(point).values() for point in (theta, before, start))
-    for new, old, first in zip(*parts, strict=True):
-        if new.ndim > 1:
-            new.add_(first - old, alpha=share)
+def _held(problem: Problem) -> list[slice]:
+    """Where the matrices lie that are held near the start.
+
+    Tables of embeddings are not: what an entry stands for is learnt from the few rows that have it.
+    """
+    if "held" not in problem.cache:
+        layout, modules = problem.layout, problem.network.named_modules()
+        tables = {f"{name}.weight" for name, part in modules if isinstance(part, _TABLES)}
+        problem.cache["held"] = [
+            layout.slice(name)
+            for name in layout.names
+            if len(layout.shape(name)) > 1 and name not in tables
+        ]
+    held: list[slice] = problem.cache["held"]
+    return held
 
 
 def rounding_width(problem: Problem, state: ProbedState, budget: Budget) -> float:
