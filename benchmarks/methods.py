@@ -86,6 +86,7 @@ def run_case(case: Case, seed: int, seconds: float, out: Path, rivals: str = "")
         "aside": case.aside,
         "parameters": problem.layout.size,
         "rows": problem.n_rows,
+        "clean_share": None if clean is None else float(clean.float().mean()),
         "seed": seed,
         "seconds": seconds,
         "runs": runs,

@@ -58,6 +58,7 @@ def _row(group: list[dict[str, Any]]) -> dict[str, Any]:
         "probed / rival": median(s["probed"] / s["rival"] for s in standings),
         "share of its time": median(s["share"] for s in standings),
         "clean rows": median(s["clean"] for s in standings),
+        "wrong rows": median(s["wrong"] for s in standings),
         "aside": first.get("aside", False),
     }
     row["lowest"] = row["probed / rival"] < 1
@@ -71,7 +72,10 @@ def _standing(record: dict[str, Any]) -> dict[str, Any]:
     who = min(rivals, key=lambda name: rivals[name].objective)
     reached = runs["probed"].when_below(rivals[who].curve[-1])
     ours, clean = runs["probed"].clean, [r.clean for r in rivals.values() if r.clean is not None]
+    best, share = rivals[who], record.get("clean_share")
+    known = share is not None and best.clean is not None
     return {
+        "wrong": 1 - share * best.clean / best.objective if known else math.nan,
         "clean": math.nan if ours is None else ours / min(clean),
         "probed": runs["probed"].objective,
         "rival": rivals[who].objective,
@@ -88,18 +92,24 @@ def _markdown(table: pd.DataFrame, records: list[dict[str, Any]]) -> str:
         "`share of its time`: when `probed` passed the best rival's last objective.",
         "`clean rows`: loss of the clean rows over that of the best rival by them."
         " Problems with * were kept aside.",
+        "`wrong rows`: their part of the best rival's objective, which nobody lowers but by"
+        " learning them by heart.",
         "",
-        "| problem | parameters | probed | best rival | probed / rival | clean rows |"
+        "| problem | parameters | probed | best rival | probed / rival | clean rows | wrong rows |"
         " share of its time |",
-        "| --- | ---: | ---: | --- | ---: | ---: | ---: |",
+        "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
     ]
     for row in table.to_dict("records"):
-        share, clean = row["share of its time"], row["clean rows"]
+        share = row["share of its time"]
+        clean, wrong = (
+            "" if math.isnan(row[name]) else f"{row[name]:.3f}"
+            for name in ("clean rows", "wrong rows")
+        )
         lines.append(
             f"| {row['problem']}{' *' if row['aside'] else ''} | {row['parameters']:,} |"
             f" {row['probed']:.5g} |"
             f" {row['best rival']:.5g} ({row['who']}) | {row['probed / rival']:.3f} |"
-            f" {'' if math.isnan(clean) else f'{clean:.3f}'} |"
+            f" {clean} | {wrong} |"
             f" {'not reached' if math.isinf(share) else f'{share:.2f}'} |"
         )
     lowest, in_time = int(table["lowest"].sum()), int(table["in time"].sum())
