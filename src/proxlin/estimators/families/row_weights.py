@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.tables import Matrix, Vector
 
 LEAST_SCALE = 1e-9  # of the targets' scale: residuals below it count as none
 _FULL, _IGNORED = 2.5, 6.0  # robust deviations: full weight up to there, none beyond

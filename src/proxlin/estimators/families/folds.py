@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from proxlin.app.tabular.reading.columns import ColumnRoles, Indices, Matrix, Vector
-from proxlin.app.tabular.reading.target_codes import uncoded_rows
+from proxlin.estimators.families.target_codes import uncoded_rows
+from proxlin.estimators.tables import Indices, Matrix, Vector
 
 Units = Callable[[Matrix], Matrix]
 Folds = Sequence[tuple[Indices, Indices]]  # rows to fit to and rows held out
@@ -23,6 +24,23 @@ _MANY_ROWS = 20_000  # beyond which two of the folds are enough
 _SHARE_OF_OTHERS = 0.5  # of the others' median distance from it
 _OUTER, _REACH = 0.1, 3.0  # share of the cells on a side; ranges beyond them that are usual
 _COLUMNS_AT_ONCE = 500  # whose ranks are held in memory
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRoles:
+    """Which encoded columns are numbers, and which belong to one category."""
+
+    numbers: Indices
+    categories: tuple[Indices, ...] = ()
+
+    def among(self, columns: Indices) -> ColumnRoles:
+        """The same for these columns alone, renumbered."""
+        places = {int(column): place for place, column in enumerate(columns)}
+        parts = [
+            np.array([places[int(c)] for c in part if int(c) in places], dtype=np.intp)
+            for part in (self.numbers, *self.categories)
+        ]
+        return ColumnRoles(parts[0], tuple(part for part in parts[1:] if len(part)))
 
 
 class FoldedTable:

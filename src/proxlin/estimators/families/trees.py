@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.row_weights import absolute_weights, residual_scale
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.families.row_weights import absolute_weights, residual_scale
+from proxlin.estimators.tables import Matrix, Vector
 
 Codes = NDArray[np.uint8]
 Part = tuple[Matrix, Vector]  # columns and residuals of some rows

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.row_weights import residual_scale
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.families.row_weights import residual_scale
+from proxlin.estimators.tables import Matrix, Vector
 
 BETTER = 1e-3  # share of the held-out error that a weaker ridge or a further member must save
 

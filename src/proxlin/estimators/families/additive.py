@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.huber_ridge import FINE, ROUGH, convex_ridge, robust_ridge
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.families.huber_ridge import FINE, ROUGH, convex_ridge, robust_ridge
+from proxlin.estimators.tables import Matrix, Vector
 
 KNOTS = 12  # ramps of a column, at most
 STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)  # of the ridge, strong first

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.reading.columns import Matrix, Vector
 from proxlin.estimators.scaling import is_code
+from proxlin.estimators.tables import Matrix, Vector
 
 _REPEATED, _MOST = 0.1, 0.5  # share of the rows that a code has; a majority is what is usual
 _FEW_VALUES = 10  # of the other targets, up to which they are classes
