@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from proxlin.estimators.families.additive import AdditiveModel, Ramps
 from proxlin.estimators.families.huber_ridge import HuberRidge
-from proxlin.estimators.families.row_weights import residual_scale
+from proxlin.estimators.robust_scale import residual_scale
 
 
 def huber(residuals, bend):

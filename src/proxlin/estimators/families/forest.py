@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor
 
-from proxlin.estimators.families.row_weights import redescending_weights, residual_scale
+from proxlin.estimators.robust_scale import redescending_weights, residual_scale
 from proxlin.estimators.tables import Matrix, Vector
 
 _TREES = 40  # of one fold

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from proxlin.estimators.families.row_weights import (
+from proxlin.estimators.robust_scale import (
     LEAST_SCALE,
     redescending_weights,
     residual_scale,

@@ -15,7 +15,7 @@ from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import bounded
 from proxlin.app.tabular.reading.columns import NumberColumn
 from proxlin.estimators import RobustAutoencoder
-from proxlin.estimators.families.row_weights import residual_scale
+from proxlin.estimators.robust_scale import residual_scale
 from proxlin.estimators.tables import Matrix, Vector
 
 MODEL, MIDDLE, SQUARES = "proxlin", "always the median", "least squares"
