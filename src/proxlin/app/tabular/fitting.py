@@ -30,7 +30,7 @@ from proxlin.estimators.estimator_state import estimator_state, restore_estimato
 from proxlin.estimators.families.family_search import fit_families
 from proxlin.estimators.families.folds import MOST_ROWS
 from proxlin.estimators.families.table_regressor import TableRegressor
-from proxlin.estimators.families.target_codes import coded_rows
+from proxlin.estimators.families.usual_values import coded_rows
 from proxlin.estimators.tables import Matrix
 from proxlin.run.result import Callback
 

@@ -13,7 +13,7 @@ from proxlin.app.tabular.reading.columns import NumberColumn
 from proxlin.estimators.families.additive import AdditiveModel, Ramps
 from proxlin.estimators.families.folds import ColumnRoles
 from proxlin.estimators.families.held_out_error import HeldOutError
-from proxlin.estimators.families.target_codes import coded_rows
+from proxlin.estimators.families.usual_values import coded_rows
 from proxlin.estimators.tables import Matrix, Vector
 
 _SKEWED = 1.2  # upper over lower half of the range between the outer tenths

@@ -123,7 +123,7 @@ class AdditiveModel:
         rows = ramps.apply(x)
         width = np.ones(rows.shape[1]) if allowance is None else allowance[ramps.owners]
         rows *= width
-        basis = row_space(rows)
+        basis = row_space(rows, least=1e-12)
         inside = rows if basis is None else rows @ basis
         start: Matrix | None = None
         tol = FINE if fine else ROUGH

@@ -15,7 +15,6 @@ from proxlin.estimators.families.folds import (
     FoldedTable,
     Units,
     strongest_columns,
-    usual_ranges,
 )
 from proxlin.estimators.families.forest import Forest
 from proxlin.estimators.families.held_out_error import HeldOutError, averaging_weights
@@ -35,6 +34,7 @@ from proxlin.estimators.families.table_regressor import (
     tree_columns,
 )
 from proxlin.estimators.families.trees import BoostedTrees, Part
+from proxlin.estimators.families.usual_values import usual_ranges
 from proxlin.estimators.regression.regressor import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Indices, Matrix

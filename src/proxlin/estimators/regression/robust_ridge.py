@@ -242,11 +242,14 @@ def _starts(x: Vector, target: Vector, weights: Vector) -> list[Vector]:
     return starts
 
 
-def row_space(x: Vector) -> Vector | None:
-    """Orthonormal columns that span the rows where they are fewer than the features."""
+def row_space(x: Vector, least: float = 1e-14) -> Vector | None:
+    """Orthonormal columns that span the rows where they are fewer than the features.
+
+    Directions with less than that share of the largest square count as none.
+    """
     if x.shape[1] <= len(x):
         return None
     values, vectors = np.linalg.eigh(x @ x.T)
-    kept = values > 1e-12 * values.max(initial=0.0)
+    kept = values > least * values.max(initial=0.0)
     basis: Vector = x.T @ (vectors[:, kept] / np.sqrt(values[kept]))
     return basis

@@ -23,7 +23,7 @@ from proxlin.app.tabular.reading.numbers import (
     read_numbers,
 )
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.families.target_codes import coded_rows
+from proxlin.estimators.families.usual_values import coded_rows
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Vector
 

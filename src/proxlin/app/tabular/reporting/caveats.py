@@ -10,8 +10,7 @@ from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement
 from proxlin.app.tabular.reading.columns import NumberColumn, show_number
 from proxlin.app.tabular.reporting.yardsticks import BOOSTING, HUBER, MIDDLE, MODEL, ColumnError
-from proxlin.estimators.families.folds import FREQUENT
-from proxlin.estimators.families.target_codes import coded_rows
+from proxlin.estimators.families.usual_values import FREQUENT, coded_rows
 from proxlin.report.figure_text import show_figure
 
 _MANY = 0.2  # share of outliers from which on the model may be wrong rather than the rows

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from proxlin.estimators.families.target_codes import coded_rows, uncoded_rows
+from proxlin.estimators.families.usual_values import coded_rows, uncoded_rows
 
 
 @pytest.fixture
