@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from proxlin.app.tabular.storage.regressor_state import regressor_state, restore_regressor
 from proxlin.estimators.families.additive import Ramps
 from proxlin.estimators.families.family_search import fit_families
 from proxlin.estimators.families.folds import ColumnRoles, FoldedTable
 from proxlin.estimators.families.held_out_error import HeldOutError
+from proxlin.estimators.families.regressor_state import regressor_state, restore_regressor
 from proxlin.estimators.families.shrinkage import Shrinkage, ShrinkageSearch
 from proxlin.estimators.families.usual_values import scale_floor, usual_ranges
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlin.estimators import RobustRegressor
 from proxlin.estimators.estimator_state import estimator_state, restore_estimator
 from proxlin.estimators.families.additive import AdditiveModel
 from proxlin.estimators.families.folds import ColumnRoles
@@ -21,6 +20,7 @@ from proxlin.estimators.families.table_regressor import (
     TableRegressor,
 )
 from proxlin.estimators.families.trees import BoostedTrees
+from proxlin.estimators.regression.regressor import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 
 # Of a model that only has ramps.
