@@ -15,7 +15,7 @@ from proxlin._checks import (
 )
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
-from proxlin.estimators.base import REGULARIZERS
+from proxlin.estimators.estimator_settings import REGULARIZERS
 from proxlin.estimators.families.table_regressor import FAMILIES
 from proxlin.problem.loss import Exponent
 

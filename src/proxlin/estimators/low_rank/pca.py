@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import check_flag, shown
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import drawn_seed
+from proxlin.estimators.estimator_settings import drawn_seed
 from proxlin.estimators.low_rank.plane_cells import (
     cells_of,
     chosen_axes,
