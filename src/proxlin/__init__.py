@@ -48,96 +48,23 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ADMM",
-    "MBO",
-    "SADM",
-    "SGD",
-    "Adam",
-    "Armijo",
-    "Ball",
-    "Box",
-    "Certificate",
-    "Checkpoints",
-    "ConvexModel",
-    "Curvature",
-    "Diagonal",
-    "EarlyStopping",
-    "ElasticNet",
-    "Entropy",
-    "Euclidean",
-    "GroupLasso",
-    "History",
-    "InnerADMM",
-    "Lasso",
-    "LpNorm",
-    "NonNegative",
-    "Pinball",
-    "Probed",
-    "Problem",
-    "Progress",
-    "ProgressLine",
-    "Result",
-    "Ridge",
-    "RobustAutoencoder",
-    "RobustFactorization",
-    "RobustFeatureSelector",
-    "RobustImputer",
-    "RobustNMF",
-    "RobustOutlierDetector",
-    "RobustPCA",
-    "RobustRegressor",
-    "Simplex",
-    "Status",
-    "Subgradient",
-    "TensorBoard",
-    "Tied",
-    "minimize",
-    "robust_r2_score",
-    "robust_r2_scorer",
-    "sadm_iterations",
-]
+    "ADMM", "MBO", "SADM", "SGD", "Adam", "Armijo", "Ball", "Box", "Certificate", "Checkpoints",
+    "ConvexModel", "Curvature", "Diagonal", "EarlyStopping", "ElasticNet", "Entropy", "Euclidean",
+    "GroupLasso", "History", "InnerADMM", "Lasso", "LpNorm", "NonNegative", "Pinball", "Probed",
+    "Problem", "Progress", "ProgressLine", "Result", "Ridge", "RobustAutoencoder",
+    "RobustFactorization", "RobustFeatureSelector", "RobustImputer", "RobustNMF",
+    "RobustOutlierDetector", "RobustPCA", "RobustRegressor", "Simplex", "Status", "Subgradient",
+    "TensorBoard", "Tied", "minimize", "robust_r2_score", "robust_r2_scorer", "sadm_iterations",
+]  # fmt: skip
 
-# Where each name lives. It is loaded with its first use: torch and scikit-learn take seconds.
-_HOMES = {
-    "proxlin.methods": ("MBO", "SGD", "Adam", "Probed"),
-    "proxlin.methods.contract": ("Status",),
-    "proxlin.methods.search": ("Armijo",),
-    "proxlin.methods.subproblem": ("ADMM", "SADM", "InnerADMM", "Subgradient", "sadm_iterations"),
-    "proxlin.methods.subproblem.convex_model": ("ConvexModel",),
-    "proxlin.methods.subproblem.bregman": ("Curvature", "Entropy"),
-    "proxlin.methods.subproblem.metric": ("Diagonal", "Euclidean"),
-    "proxlin.problem": ("Problem",),
-    "proxlin.problem.loss": ("Pinball",),
-    "proxlin.run.callbacks": ("EarlyStopping", "ProgressLine", "TensorBoard"),
-    "proxlin.run.checkpoint": ("Checkpoints",),
-    "proxlin.run.minimize": ("minimize",),
-    "proxlin.run.result": ("Certificate", "History", "Progress", "Result"),
-    "proxlin.terms": (
-        "Ball",
-        "Box",
-        "ElasticNet",
-        "GroupLasso",
-        "Lasso",
-        "LpNorm",
-        "NonNegative",
-        "Ridge",
-        "Simplex",
-        "Tied",
-    ),
-    "proxlin.estimators": (
-        "RobustAutoencoder",
-        "RobustFactorization",
-        "RobustFeatureSelector",
-        "RobustImputer",
-        "RobustNMF",
-        "RobustOutlierDetector",
-        "RobustPCA",
-        "RobustRegressor",
-        "robust_r2_score",
-        "robust_r2_scorer",
-    ),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+# Where the names live, from the ground up: what imports a later one needs the earlier ones anyway.
+# A name is loaded with its first use, as torch and scikit-learn take seconds.
+_HOMES = (
+    "terms", "problem", "problem.loss", "methods", "methods.contract", "methods.search",
+    "methods.subproblem", "methods.subproblem.bregman", "methods.subproblem.convex_model",
+    "methods.subproblem.metric", "run.checkpoint", "run.result", "run.callbacks", "run.minimize",
+    "estimators",
+)  # fmt: skip
 _ROOMS = ("data", "errors", "linearize", "models", "prox", "terms")  # for users besides
 
 
@@ -145,8 +72,10 @@ def __getattr__(name: str) -> Any:
     """Load a public name, or a room, on first use."""
     if name in _ROOMS:
         return _import_module(f"proxlin.{name}")
-    if name in _HOME:
-        return getattr(_import_module(_HOME[name]), name)
+    for home in _HOMES if name in __all__ else ():
+        module = _import_module(f"proxlin.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
     raise AttributeError(f"module 'proxlin' has no attribute {name!r}")
 
 

@@ -45,3 +45,8 @@ class CheckpointError(InvalidInputError):
 
 class CommunicationError(ProxlinError, ConnectionError):
     """A process of a distributed run that died, went silent or disagrees with the others."""
+
+
+def said(cause: Exception) -> str:
+    """What an exception is and the first line of what it says, without its full stop."""
+    return f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0].rstrip('.')}"

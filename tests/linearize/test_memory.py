@@ -12,8 +12,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from proxlin.errors import MemoryBudgetError
 from proxlin.linearize import Linearization, linearize
-from proxlin.linearize.layerwise.blueprint import Blueprint
 from proxlin.linearize.layerwise.chain import read_chain
+from proxlin.linearize.layerwise.chain_plan import ChainPlan
 from proxlin.linearize.layerwise.record import Weights
 from tests.linearize.networks import (
     Autoencoder,
@@ -154,7 +154,7 @@ def test_a_narrow_place_cuts_the_chain_in_two(
     chain = read_chain(problem)
     assert chain is not None
     weights = Weights(problem.network, problem.layout.split(theta))
-    part = Blueprint.draw(chain, weights, batch[0]).divide(len(chain.stages))
+    part = ChainPlan.of(chain, weights, batch[0]).divide(len(chain.stages))
     assert part.below is not None
     assert part.below.outputs == width
 
@@ -164,7 +164,7 @@ def test_tiles_partition_the_outputs() -> None:
     chain = read_chain(problem)
     assert chain is not None
     weights = Weights(problem.network, problem.layout.split(theta))
-    part = Blueprint.draw(chain, weights, batch[0]).divide(len(chain.stages))
+    part = ChainPlan.of(chain, weights, batch[0]).divide(len(chain.stages))
     assert part.period == (4, 4)
     for most in (1, 3, 7, 1000):
         seen = torch.zeros(part.frame[1:])

@@ -13,11 +13,11 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, check_random_state
-from torch import nn
+from sklearn.utils.validation import check_is_fitted
 
-from proxlin._checks import check_choice, check_count, check_non_negative, check_positive, shown
+from proxlin._checks import check_count, check_positive, shown
 from proxlin.errors import CombinationError, InvalidInputError
+from proxlin.estimators.estimator_settings import check_device, drawn_seed
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array
@@ -29,7 +29,7 @@ from proxlin.run.checkpoint import Checkpoints, as_checkpoints
 from proxlin.run.loop import check_callbacks
 from proxlin.run.minimize import minimize
 from proxlin.run.result import Callback, Result
-from proxlin.terms import Constraint, ElasticNet, GroupLasso, Lasso, Regularizer, Ridge
+from proxlin.terms import Constraint, Regularizer
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,7 +39,6 @@ _LEAST_TO_SPLIT = 100  # rows below which none is held out: too few would be lef
 Checkpoint = str | os.PathLike[str] | Checkpoints | None
 
 _SEVERAL = ("hidden", "quantile", "image_shape")  # settings that may be several numbers
-REGULARIZERS = ("ridge", "lasso", "elasticnet", "group")
 
 
 class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -116,7 +115,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             check_count("max_iter", self.max_iter)
         if self.tol is not None:
             check_positive("tol", self.tol)
-        _check_device(self.device)
+        check_device(self.device)
         verbose = int(self.verbose) if isinstance(self.verbose, bool | np.bool_) else self.verbose
         check_count("verbose", verbose, minimum=0)
         check_callbacks(self.callbacks)
@@ -147,11 +146,7 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         return drawn_seed(self.random_state)
 
     def _torch_device(self) -> torch.device:
-        return _check_device(self.device)
-
-    def _bound_regularizer(self, on: str | None) -> Regularizer | None:
-        """g: the object as given, or the named one of weight `alpha` on the parameters `on`."""
-        return named_regularizer(self.regularizer, self.alpha, on)
+        return check_device(self.device)
 
     def _minimize(
         self,
@@ -244,95 +239,3 @@ class RobustBase(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
 def _part(count: int | None, portion: float) -> int | None:
     return None if count is None else max(1, int(portion * count))
-
-
-def drawn_seed(random_state: Any) -> int:
-    """A seed drawn from what scikit-learn takes as `random_state`."""
-    try:
-        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    except (ValueError, TypeError) as cause:
-        raise InvalidInputError(
-            "random_state must be None, a whole number from 0 to 2**32 - 1 or a numpy RandomState;"
-            f" got {shown(random_state)}."
-        ) from cause
-
-
-def named_regularizer(
-    regularizer: str | Regularizer | None, alpha: float | str, on: str | None
-) -> Regularizer | None:
-    """g for the parameters `on`: alpha/2 ||.||^2, alpha ||.||_1, half of each, or alpha ||.||_2,1.
-
-    The groups of "group" are columns: one for each input feature. An object is left as it is.
-    """
-    if regularizer is None:
-        return None
-    if isinstance(regularizer, str):
-        name = check_choice("regularizer", regularizer, REGULARIZERS)
-        weight = check_non_negative("alpha", alpha)
-        if name == "ridge":
-            return Ridge(weight, on=on)
-        if name == "lasso":
-            return Lasso(weight, on=on)
-        if name == "elasticnet":
-            return ElasticNet(weight / 2, weight / 2, on=on)
-        return GroupLasso(weight, groups="columns", on=on)
-    if not isinstance(regularizer, Regularizer):
-        expected = ", ".join(map(repr, REGULARIZERS))
-        raise InvalidInputError(
-            f"regularizer must be None, one of {expected}, or an object such as Ridge(1e-3);"
-            f" got {regularizer!r}."
-        )
-    return regularizer
-
-
-def check_widths(hidden: Any) -> tuple[int, ...]:
-    """The widths of the hidden layers as whole numbers."""
-    array = isinstance(hidden, np.ndarray) and hidden.ndim > 0
-    if isinstance(hidden, str | bytes) or not (array or isinstance(hidden, Sequence)):
-        raise InvalidInputError(
-            f"hidden must be a sequence of widths such as (64, 32); got {shown(hidden)}."
-        )
-    return tuple(check_count("hidden[...]", width) for width in hidden)
-
-
-def check_factory(module: Any, arguments: str) -> None:
-    """Refuse what cannot make a net, and nets, of which every fit would train the same one."""
-    if not callable(module) or isinstance(module, nn.Module):
-        raise InvalidInputError(
-            f"module must be a function ({arguments}) -> net, not a net: every fit starts from a"
-            f" fresh one; got {type(module).__name__}."
-        )
-
-
-def made_by(factory: Any, *arguments: Any) -> Any:
-    """What the factory makes of these arguments; one that does not take them is refused."""
-    try:
-        return factory(*arguments)
-    except TypeError as cause:
-        raise InvalidInputError(
-            f"module{arguments} must return a net; the call ended with: {shown(cause)}."
-        ) from cause
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Draw torch's random numbers from `seed` inside the block; the global state is left alone.
-
-    Modules initialise themselves from the global generator, which belongs to the caller.
-    """
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
-
-
-def _check_device(device: str | torch.device | None) -> torch.device:
-    if device is None:
-        return torch.device("cpu")
-    try:
-        usable = torch.device(device)
-        torch.empty(1, device=usable).item()  # which "meta" cannot say
-    except (RuntimeError, AssertionError, TypeError, ValueError) as cause:
-        raise InvalidInputError(
-            f'device must be None or one that torch can use here, such as "cpu"; got {device!r}.'
-        ) from cause
-    return usable

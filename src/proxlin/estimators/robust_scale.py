@@ -17,9 +17,12 @@ HALF = 1.547645  # c at which a half of the rows may be wrong and s is a Gaussia
 EFFICIENT = 4.685061  # c at which a bisquare fit is 95 % efficient at Gaussian noise
 INNER = 2.75  # deviations within which 99.4 % of Gaussian rows lie
 CUT_VARIANCE = 0.949686  # of a standard Gaussian within INNER
+LEAST_SCALE = 1e-9  # of the targets' scale: residuals below it count as none
 
 _STEPS = 60
 _SETTLED = 1e-9
+_FULL, _IGNORED = 2.5, 6.0  # robust deviations: full weight up to there, none beyond
+_NORMAL_MAD, _LOOKS = 1.4826, 5
 
 
 def bisquare_loss(u: Vector) -> Vector:
@@ -111,3 +114,34 @@ def inner_scale(
             break
         scale = new
     return scale
+
+
+def residual_scale(residuals: Vector) -> float:
+    """1.4826 times the median size of a residual, taken again without those beyond three of it.
+
+    With 40 % of the rows far out the first look is twice too large, the last one right.
+    """
+    sizes = np.abs(residuals).ravel()
+    scale = _NORMAL_MAD * float(np.median(sizes))
+    for _ in range(_LOOKS):
+        near = sizes[sizes <= 3 * scale]
+        smaller = _NORMAL_MAD * float(np.median(near)) if len(near) else 0.0
+        if smaller > 0.99 * scale:
+            break
+        scale = smaller
+    return max(scale, LEAST_SCALE)
+
+
+def absolute_weights(residuals: Vector, scale: float, *, redescending: bool) -> Vector:
+    """Weights by which squares count as absolute errors beyond one deviation.
+
+    Rows that are far off, if `redescending`, lose even that.
+    """
+    weights: Vector = np.minimum(1.0, scale / np.maximum(np.abs(residuals), 1e-300))
+    return weights * redescending_weights(residuals[:, None], scale) if redescending else weights
+
+
+def redescending_weights(residuals: Vector, scale: float) -> Vector:
+    """Weight of each row by its largest residual: 1 up to 2.5 deviations, 0 beyond 6."""
+    score = np.abs(residuals).max(axis=1) / scale
+    return bisquare_weight(np.maximum((score - _FULL) / (_IGNORED - _FULL), 0.0))

@@ -21,6 +21,7 @@ from proxlin.errors import InvalidInputError, InvalidTypeError
 Array = NDArray[Any]  # float32 or float64
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 _FLOATS = (np.float64, np.float32)

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proxlin.errors import InvalidInputError, NonFiniteError, UnsupportedModuleError
+from proxlin.errors import InvalidInputError, NonFiniteError, UnsupportedModuleError, said
 from proxlin.linearize.differentiable import Footprint
 from proxlin.optim.draws import Draws
 from proxlin.problem import Problem
 from proxlin.problem.loss import Exponent, RowLoss
 from proxlin.problem.parallel import Communicator, communicator
-from proxlin.problem.residual import row_hint, said
+from proxlin.problem.residual import row_hint
 from proxlin.problem.rows import Batch
 from proxlin.problem.shards import LocalBatch
 from proxlin.terms import Constraint, Penalty, Regularizer

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from proxlin._checks import check_count, check_seed
-from proxlin.errors import InvalidInputError, ProxlinError
+from proxlin.errors import InvalidInputError, ProxlinError, said
 from proxlin.methods import Probed as Settings
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.state import ProbedState
 from proxlin.optim.closure_problem import Closure, ClosureProblem
 from proxlin.optim.memory import as_plain, restored
 from proxlin.problem.loss import Exponent
-from proxlin.problem.residual import check_apart, said
+from proxlin.problem.module_copy import check_apart
 from proxlin.terms import Constraint, Regularizer
 
 

@@ -15,6 +15,7 @@ from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError, UnsupportedModuleError
 from proxlin.problem.batch_form import with_tensors
 from proxlin.problem.loss import Exponent, Pinball, Redescending, RowLoss, check_pinball
+from proxlin.problem.module_copy import evaluated_copy, read_parameters, renewed, unwrapped
 from proxlin.problem.parallel import Communicator, communicator
 from proxlin.problem.precise_losses import PreciseLosses
 from proxlin.problem.residual import (
@@ -22,13 +23,8 @@ from proxlin.problem.residual import (
     ResidualModule,
     check_residual,
     difference,
-    evaluated_copy,
-    fixed_tensors,
     has_slope,
-    read_parameters,
     subtracts_last,
-    trainable,
-    unwrapped,
 )
 from proxlin.problem.row_stream import shards_of
 from proxlin.problem.rows import Batch, Rows, evenly_spread
@@ -209,31 +205,8 @@ class Problem:
 
         Those of rank 0 count. A module whose trainable parameters are others now is refused.
         """
-        seen = {n: t for n, t in fixed_tensors(self.network).items() if n not in self.layout.names}
-        fixed = fixed_tensors(self.module)
-        alike = fixed.keys() == seen.keys() and all(
-            (t.shape, t.dtype, t.device) == (seen[n].shape, seen[n].dtype, seen[n].device)
-            for n, t in fixed.items()
-        )
-        try:
-            same = alike and trainable(self.module) == (self.layout, self.dtype, self.device)
-        except InvalidInputError:  # none is trainable, or not all are of one type
-            same = False
-        if any(self.communicator.largest([float(not same)])):
-            raise InvalidInputError(
-                "the module must have the parameters and buffers that it had when its Problem was"
-                " made; since then some were added, removed, replaced, frozen, freed or converted."
-                " Make a new Problem(module, ...)."
-            )
-        changed = False
-        with torch.no_grad():
-            for name, tensor in fixed.items():
-                leading = self.communicator.broadcast(tensor.detach().clone())
-                for other in (tensor, seen[name]):
-                    if not torch.equal(other, leading):
-                        other.copy_(leading)
-                        changed = True
-        if changed:
+        kind = self.layout, self.dtype, self.device
+        if renewed(self.network, self.module, kind, self.communicator):
             self._latest = None
             self._precise = PreciseLosses(self._residual, self.layout, self.loss)
 

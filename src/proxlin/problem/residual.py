@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import operator
-from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from proxlin.errors import InvalidInputError, ProxlinError, UnsupportedModuleError
+from proxlin.errors import InvalidInputError, ProxlinError, UnsupportedModuleError, said
 from proxlin.problem.batch_form import Form, rebuilt
+from proxlin.problem.module_copy import copied
 from proxlin.problem.rows import Batch
-from proxlin.terms.layout import Layout
 
 Residual = Callable[..., Tensor]  # residual(module, *batch) -> (B, N)
 
@@ -102,150 +99,6 @@ def difference(module: nn.Module, x: Any, *target: Tensor) -> Tensor:
     return difference
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
-    """The module that `torch.compile` was given: its graphs allow neither J d nor two passes."""
-    inner: nn.Module = getattr(module, "_orig_mod", module)
-    return inner
-
-
-def copied(module: nn.Module, kept: Mapping[int, Tensor] | None = None) -> nn.Module:
-    """A deep copy; outputs that the module remembers come without their graph.
-
-    `kept` are the tensors, by their id, that are not copied.
-    """
-    held = [tensor for part in module.modules() for tensor in _tensors_in(vars(part))]
-    memo = {id(tensor): tensor.detach().clone() for tensor in held if not tensor.is_leaf}
-    try:
-        return copy.deepcopy(module, memo | dict(kept or {}))
-    except (TypeError, RuntimeError, AttributeError) as cause:
-        raise UnsupportedModuleError(
-            f"module must be one that copy.deepcopy copies; it ends with {said(cause)}. Keep what"
-            " cannot be copied, such as locks and files, outside of it."
-        ) from cause
-
-
-def _tensors_in(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _tensors_in(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors_in(item)
-
-
-def evaluated_copy(module: nn.Module) -> nn.Module:
-    """A copy in eval mode without gradients of its own, none of its parts compiled."""
-    if isinstance(module, torch.jit.ScriptModule):
-        raise UnsupportedModuleError(
-            "module must be a plain torch.nn.Module, whose parameters can be replaced; got a"
-            " ScriptModule. Give the module that was scripted or traced."
-        )
-    network = copied(module)
-    if any(map(operator.is_, module.modules(), network.modules())):
-        raise UnsupportedModuleError(
-            "module must be one that copy.deepcopy copies; it gave the module itself or a part of"
-            " it. Leave out its __deepcopy__."
-        )
-    network.eval().requires_grad_(False)
-    for part in network.modules():
-        part._compiled_call_impl = None
-        if isinstance(part, nn.Embedding | nn.EmbeddingBag):
-            part.sparse = False  # theta is one dense vector
-        inner = unwrapped(part)
-        if inner is not part:
-            part.forward = inner.__call__
-    return network
-
-
-def trainable(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
-    """The layout of the parameters that require a gradient, their type and their device."""
-    parameters = [(n, t) for n, t in module.named_parameters() if t.requires_grad]
-    for name, tensor in parameters:
-        if isinstance(tensor, nn.UninitializedParameter):
-            raise InvalidInputError(
-                f"module must know the shapes of its parameters; got {name!r} without one. Call it"
-                " with a few rows first."
-            )
-    if torch.is_inference_mode_enabled() or any(t.is_inference() for _, t in parameters):
-        raise InvalidInputError(
-            "module must be made and trained outside of torch.inference_mode(), which keeps no"
-            " gradients."
-        )
-    if not parameters:
-        raise InvalidInputError("module must have parameters that require a gradient; got none.")
-    kinds = {(tensor.dtype, tensor.device) for _, tensor in parameters}
-    if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
-        listed = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
-        raise InvalidInputError(
-            "module must hold its parameters as float32 or float64, all alike on one device;"
-            f" got {listed}. Convert it with .to(...)."
-        )
-    ((dtype, device),) = kinds
-    return Layout.of(parameters), dtype, device
-
-
-def fixed_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Frozen parameters and buffers."""
-    frozen = {n: t for n, t in module.named_parameters() if not t.requires_grad}
-    return frozen | dict(module.named_buffers())
-
-
-def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
-    """Where theta lies in the module, its type and its device."""
-    if not isinstance(module, nn.Module):
-        raise InvalidInputError(f"module must be a torch.nn.Module; got {type(module).__name__}.")
-    layout, dtype, device = trainable(module)
-    check_apart(dict(module.named_parameters()))
-    for name, child in module.named_modules():
-        if not isinstance(child, nn.modules.batchnorm._BatchNorm):
-            continue
-        if child.running_mean is None:
-            raise UnsupportedModuleError(
-                f"module {name or type(child).__name__!r} is a batch normalisation without running"
-                " statistics, which mixes rows in eval mode, too; use GroupNorm or LayerNorm, or"
-                " proxlin.optim.Probed in a training loop of your own."
-            )
-        if child.training:
-            raise UnsupportedModuleError(
-                f"module {name or type(child).__name__!r} is a batch normalisation: its running"
-                " statistics mix rows and would never be updated; use GroupNorm or LayerNorm, or"
-                " call its .eval() to keep the statistics that it has."
-            )
-    return layout, dtype, device
-
-
-def check_apart(parameters: dict[str, Tensor]) -> None:
-    """Refuse parameters of which one number in memory is two of theta."""
-    by_storage: dict[int, list[str]] = {}
-    for name, tensor in parameters.items():
-        if tensor.is_meta:
-            continue
-        by_storage.setdefault(tensor.untyped_storage().data_ptr(), []).append(name)
-    for names in by_storage.values():
-        tensors = [parameters[name] for name in names]
-        if _follow_each_other(tensors) or not any(t.requires_grad for t in tensors):
-            continue
-        storage = tensors[0].untyped_storage()
-        numbers = torch.arange(storage.nbytes() // tensors[0].itemsize)
-        places = torch.cat(
-            [numbers.as_strided(t.shape, t.stride(), t.storage_offset()).flatten() for t in tensors]
-        )
-        if len(torch.unique(places)) < len(places):
-            shared = " and ".join(map(repr, names))
-            raise InvalidInputError(
-                f"numbers of parameters must not share memory; those of {shared} do. Tie parameters"
-                " by giving both parts the same nn.Parameter, or use one of them twice in forward."
-            )
-
-
-def _follow_each_other(tensors: list[Tensor]) -> bool:
-    """Whether each takes a piece of their memory of its own, as the usual ones do."""
-    spans = sorted((t.storage_offset(), t.storage_offset() + t.numel()) for t in tensors)
-    apart = all(end <= begin for (_, end), (begin, _) in pairwise(spans))
-    return apart and all(tensor.is_contiguous() for tensor in tensors)
-
-
 def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch) -> int:
     """Evaluate two rows once and refuse what no method could work with; returns N."""
     for position, tensor in enumerate(batch):
@@ -311,11 +164,6 @@ def check_residual(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, b
             " of the batch. Remove what mixes rows, such as normalisation over the batch."
         )
     return int(first.shape[1])
-
-
-def said(cause: Exception) -> str:
-    """What an exception is and the first line of what it says, without its full stop."""
-    return f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0].rstrip('.')}"
 
 
 def row_hint(rows: Any) -> str:

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, read_table_file
-from proxlin.app.tabular.families import folds
 from proxlin.app.tabular.reporting.fit_report import fit_report
 from proxlin.app.tabular.reporting.fit_summary import FitSummary
 from proxlin.app.tabular.reporting.yardsticks import MIDDLE, MODEL, SQUARES
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.families import folds
 from tests.app.tabular.houses import houses
 
 

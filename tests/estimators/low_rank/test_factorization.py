@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from proxlin import RobustFactorization, RobustNMF, Status
 from proxlin.errors import CombinationError
-from proxlin.exact.factorize import embed, fit_factors
+from proxlin.exact.factorize import embed, fixed_basis
 from tests.exact.factorize.plants import parts_error, planted_cells, subspace_error
 
 
@@ -186,7 +186,7 @@ def test_a_penalty_does_not_go_with_bad_columns():
 def test_rows_that_are_not_solved_are_told(plant, monkeypatch):
     model = RobustFactorization(2, p=1.5, max_iter=3, random_state=0).fit(plant.x.numpy())
     model.transform(plant.x.numpy())  # a warning would be an error
-    monkeypatch.setattr(fit_factors, "embed", partial(embed, max_steps=2))
+    monkeypatch.setattr(fixed_basis, "embed", partial(embed, max_steps=2))
     with pytest.warns(ConvergenceWarning, match="80 of 80 embeddings are not proven optimal"):
         model.transform(plant.x.numpy())
 

@@ -6,7 +6,7 @@ import pytest
 from sklearn.impute import SimpleImputer
 
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import drawn_seed
+from proxlin.estimators.estimator_settings import drawn_seed
 from proxlin.estimators.low_rank.factor_model import FactorModel
 from proxlin.estimators.low_rank.imputer import RobustImputer
 

@@ -3,7 +3,8 @@ import torch
 
 from proxlin.exact.factorize import Cells, RowNorm, Stream, factorize
 from proxlin.exact.factorize.cells import column_norms, column_scales
-from proxlin.exact.factorize.fit_factors import FactorSettings, embed_rows, fit_factors
+from proxlin.exact.factorize.fit_factors import FactorSettings, fit_factors
+from proxlin.exact.factorize.fixed_basis import FixedBasis
 from proxlin.exact.factorize.sweep import Objective
 from tests.exact.factorize.plants import parts_error, planted_cells, subspace_error
 
@@ -74,5 +75,5 @@ def test_embedding_rows_in_scaled_columns_does_not_raise_the_column_objective(p)
     noise = torch.randn(plant.left.shape, generator=g, dtype=plant.left.dtype)
     u, v = plant.left + 0.1 * noise, plant.right
     scales = column_scales(column_norms(cells, u, v, p), p)
-    moved = embed_rows(cells, v, norm, scales).u
+    moved = FixedBasis(v, norm, scales).embed(cells).u
     assert objective.value(v.T, moved.T) < objective.value(v.T, u.T)

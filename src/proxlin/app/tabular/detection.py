@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from proxlin._checks import counted
 from proxlin.app.tabular.model import Judgement, Misfit, OddCell, oddest
 from proxlin.app.tabular.reading.column_kinds import find_identifiers, learn_features
-from proxlin.app.tabular.reading.columns import Content, Matrix, NumberColumn, Vector
+from proxlin.app.tabular.reading.columns import Content, NumberColumn
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.encoding import TableEncoding
 from proxlin.app.tabular.reading.numbers import read_numbers
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustOutlierDetector
+from proxlin.estimators.tables import Matrix, Vector
 from proxlin.problem.scales import NORMAL_IQR
 
 _FEWEST_ROWS = 10

@@ -13,10 +13,10 @@ from proxlin._checks import (
     check_positive,
     check_share,
 )
-from proxlin.app.tabular.families.table_regressor import FAMILIES
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
-from proxlin.estimators.base import REGULARIZERS
+from proxlin.estimators.estimator_settings import REGULARIZERS
+from proxlin.estimators.families.table_regressor import FAMILIES
 from proxlin.problem.loss import Exponent
 
 MODELS = ("auto", "linear", "additive", "kernel", "trees", "forest", "net", "mlp", "autoencoder")

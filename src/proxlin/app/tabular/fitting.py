@@ -12,10 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin._checks import counted
-from proxlin.app.tabular.families.family_search import fit_families
-from proxlin.app.tabular.families.folds import MOST_ROWS
-from proxlin.app.tabular.families.table_regressor import TableRegressor
-from proxlin.app.tabular.families.target_scale import choose_target_scales
 from proxlin.app.tabular.fit_settings import FEW_ROWS, FitSettings
 from proxlin.app.tabular.model import TableModel, bounded
 from proxlin.app.tabular.reading.column_kinds import (
@@ -25,12 +21,17 @@ from proxlin.app.tabular.reading.column_kinds import (
     robust_scaling,
     scale_target,
 )
-from proxlin.app.tabular.reading.columns import Matrix, NumberColumn
+from proxlin.app.tabular.reading.columns import NumberColumn
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.encoding import TableEncoding, check_columns
-from proxlin.app.tabular.reading.target_codes import coded_rows
+from proxlin.app.tabular.target_scale import choose_target_scales
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.estimator_state import estimator_state, restore_estimator
+from proxlin.estimators.families.family_search import fit_families
+from proxlin.estimators.families.folds import MOST_ROWS
+from proxlin.estimators.families.table_regressor import TableRegressor
+from proxlin.estimators.families.usual_values import coded_rows
+from proxlin.estimators.tables import Matrix
 from proxlin.run.result import Callback
 
 _FIRST = 0.6  # share of the time for the choice; the rest is for fitting it to all rows

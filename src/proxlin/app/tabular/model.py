@@ -12,14 +12,15 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.table_regressor import TableRegressor
-from proxlin.app.tabular.reading.columns import Content, Matrix, Vector
+from proxlin.app.tabular.reading.columns import Content
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.encoding import TableEncoding
 from proxlin.errors import InvalidInputError
 from proxlin.estimators import RobustAutoencoder, RobustRegressor
 from proxlin.estimators.estimator_state import Saveable
+from proxlin.estimators.families.table_regressor import TableRegressor
 from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.tables import Matrix, Vector
 from proxlin.problem.loss import RowLoss
 from proxlin.report.figure_text import show_figure
 

@@ -8,20 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proxlin.app.tabular.families.additive import STRAIGHT, AdditiveModel, Ramps
-from proxlin.app.tabular.families.forest import Forest
-from proxlin.app.tabular.families.kernel import KernelSurface
-from proxlin.app.tabular.families.table_regressor import (
+from proxlin.app.tabular.reading.columns import LARGEST_LOG, NumberColumn
+from proxlin.estimators import RobustAutoencoder
+from proxlin.estimators.estimator_state import Saveable
+from proxlin.estimators.families.additive import STRAIGHT, AdditiveModel, Ramps
+from proxlin.estimators.families.forest import Forest
+from proxlin.estimators.families.kernel import KernelSurface
+from proxlin.estimators.families.table_regressor import (
     ColumnMember,
     ColumnModel,
     Member,
     NetMember,
     TableRegressor,
 )
-from proxlin.app.tabular.families.trees import BoostedTrees
-from proxlin.app.tabular.reading.columns import LARGEST_LOG, NumberColumn
-from proxlin.estimators import RobustAutoencoder
-from proxlin.estimators.estimator_state import Saveable
+from proxlin.estimators.families.trees import BoostedTrees
 from proxlin.estimators.onnx import plain_module
 
 

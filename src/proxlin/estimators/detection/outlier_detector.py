@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import check_interval
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import drawn_seed
 from proxlin.estimators.detection.outlier_views import ONE_BELOW, Oddity
+from proxlin.estimators.estimator_settings import drawn_seed
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Array, check_squares, read_table

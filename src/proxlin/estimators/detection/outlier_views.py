@@ -20,13 +20,12 @@ from proxlin.estimators.detection.bulk import (
 )
 from proxlin.estimators.detection.column_powers import ColumnPowers
 from proxlin.estimators.detection.groups import equal_groups
-from proxlin.estimators.scaling import Scaling
+from proxlin.estimators.scaling import Scaling, robust_width
 from proxlin.estimators.tables import Matrix, Vector
-from proxlin.problem.scales import NORMAL_IQR, NORMAL_MAD
+from proxlin.problem.scales import NORMAL_IQR
 
 ONE_BELOW = 15.865525393145708  # percent of a Gaussian more than a standard deviation below
 _FAR = 30.0  # inter-quartile standard deviations beyond which a cell adds nothing to the scale
-_WIDER = 10.0  # times the median deviation that the inter-quartile range may say at most
 _CLIP = 5.0  # standard deviations that a cell counts for at most
 _SHARE = 0.75  # of the rows that are the bulk
 _COMMONEST = 0.25  # share of the rows that one value of a measured number may have
@@ -60,13 +59,7 @@ def _bounded_moments(values: Vector) -> tuple[float, float]:
         return 0.0, 1.0
     low, middle, high = np.percentile(values, (25, 50, 75))
     away = values - middle
-    width = (high - low) / NORMAL_IQR
-    deviation = NORMAL_MAD * float(np.median(np.abs(away)))
-    if deviation > 1e-12 * abs(middle):  # quartiles may be a quarter's, this not less than half's
-        width = min(width, _WIDER * deviation)
-    if not width > 1e-12 * abs(middle):
-        others = np.abs(away)[away != 0]
-        width = float(np.median(others)) if len(others) else 0.0
+    width = robust_width(np.abs(away), (low, high), middle)
     bounded = np.clip(away, -_FAR * width, _FAR * width)
     scale = float(bounded.std())
     usable = scale > max(1e-12 * abs(middle), np.finfo(np.float32).tiny)

@@ -19,7 +19,8 @@ from torch import nn
 
 from proxlin._checks import check_flag, check_interval, check_non_negative
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import Checkpoint, RobustBase, seeded
+from proxlin.estimators.base import Checkpoint, RobustBase
+from proxlin.estimators.estimator_settings import named_regularizer, seeded
 from proxlin.estimators.low_rank.autoencoder_nets import (
     Factory,
     RowForm,
@@ -309,7 +310,9 @@ class RobustAutoencoder(
             self.module_,
             data,
             self.p,
-            regularizer=self._bound_regularizer("*weight" if self.module is None else None),
+            regularizer=named_regularizer(
+                self.regularizer, self.alpha, "*weight" if self.module is None else None
+            ),
             constraint=joint_constraint(self.module_, self.tied, self.constraint),
         )
         deep = has_hidden_layers(self.module_)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from proxlin._checks import check_choice, check_count, shown
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import check_factory, check_widths, made_by
+from proxlin.estimators.estimator_settings import check_factory, check_widths, made_by
 from proxlin.models import Autoencoder, image_autoencoder, mlp_autoencoder
 from proxlin.terms import Constraint, Penalty
 from proxlin.terms.layout import Layout

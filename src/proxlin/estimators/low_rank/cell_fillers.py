@@ -13,13 +13,11 @@ from scipy.special import ndtr, ndtri
 from sklearn.neighbors import NearestNeighbors
 
 from proxlin.estimators.low_rank.factor_model import FactorModel
-from proxlin.estimators.scaling import Scaling
+from proxlin.estimators.scaling import Scaling, robust_width
 from proxlin.estimators.tables import Mask, Matrix, Vector
-from proxlin.problem.scales import NORMAL_IQR, NORMAL_MAD
 
 _CLIP = 6.0  # standard deviations of its column that a cell counts for at most
 _FARTHEST = 1e300  # a size of cells whose differences are numbers
-_WIDER = 10.0  # times the median deviation that the inter-quartile range may say at most
 _TRUST = 0.3  # weight above which a cell is taken for right
 _NEAREST = 10  # rows that tell a cell
 _LOOKED_AT = 40  # rows among which those are looked for that know the cell
@@ -51,17 +49,9 @@ class ColumnUnits(Scaling):
 
 def _median_and_width(values: Vector) -> tuple[float, float]:
     values = np.clip(values.astype(np.float64), -_FARTHEST, _FARTHEST)
+    middle = float(np.median(values))
     low, high = np.percentile(values, (25, 75))
-    middle = np.median(values)
-    width = (high - low) / NORMAL_IQR
-    away = np.abs(values - middle)
-    deviation = NORMAL_MAD * float(np.median(away))
-    if deviation > 1e-12 * abs(middle):  # a quarter of the cells moves a quartile, not a median
-        width = min(width, _WIDER * deviation)
-    if not width > 1e-12 * abs(middle):
-        others = away[away > 1e-12 * abs(middle)]
-        width = float(np.median(others)) if len(others) else 1.0
-    return float(middle), float(width)
+    return middle, robust_width(np.abs(values - middle), (low, high), middle) or 1.0
 
 
 @dataclass(frozen=True, eq=False)

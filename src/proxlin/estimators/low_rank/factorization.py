@@ -24,15 +24,13 @@ from proxlin.estimators.tables import Array, as_array, as_tensor, read_codes, re
 from proxlin.exact.factorize import Cells, RowNorm, Stream, check_observed, check_size
 from proxlin.exact.factorize.bounded import Bounds
 from proxlin.exact.factorize.fit_factors import (
-    EmbeddedRows,
     FactorSettings,
     Fit,
-    embed_bounded,
-    embed_rows,
     fit_bounded,
     fit_factors,
     fit_stream,
 )
+from proxlin.exact.factorize.fixed_basis import EmbeddedRows, FixedBasis
 
 if TYPE_CHECKING:
     from typing import Self
@@ -199,7 +197,7 @@ class RobustFactorization(
     def _embed(self, X: Any) -> tuple[Cells, EmbeddedRows]:
         check_is_fitted(self)
         cells = self._read(X, reset=False)
-        embedded = self._embed_cells(cells)
+        embedded = self._fixed().embed(cells)
         if embedded.unsolved:
             warnings.warn(
                 f"{embedded.unsolved} of {len(embedded.u)} embeddings are not proven optimal to"
@@ -209,12 +207,11 @@ class RobustFactorization(
             )
         return cells, embedded
 
-    def _embed_cells(self, cells: Cells) -> EmbeddedRows:
-        """Embeddings of the rows; wrong cells count for a bounded amount."""
-        basis, norm, scales = self._basis(), self._norm(), self._scales()
-        if self._bounds is None:
-            return embed_rows(cells, basis, norm, scales)
-        return embed_bounded(cells, self._bounds, basis, norm, scales)
+    def _fixed(self) -> FixedBasis:
+        """The components as rows are embedded with them; wrong cells count for a bounded amount."""
+        given, device = self.column_scales_, self._torch_device()
+        scales = None if given is None else as_tensor(given, dtype=torch.float64, device=device)
+        return FixedBasis(self._basis(), self._norm(), scales, self._bounds)
 
     def _learn(self, X: Any) -> Array:
         norm = self._checked()
@@ -272,7 +269,8 @@ class RobustFactorization(
             rank = len(self.components_)
         winsorized = cells if self._bounds is None else self._bounds.winsorized(cells)
         if self._bounds is not None and winsorized is not cells and not fresh:
-            winsorized = self._bounds.winsorized(cells, self._embed_cells(cells).u @ self._basis())
+            fixed = self._fixed()
+            winsorized = self._bounds.winsorized(cells, fixed.embed(cells).u @ fixed.v)
         self.stream_, found = fit_stream(
             winsorized,
             rank,
@@ -292,7 +290,7 @@ class RobustFactorization(
         self.reconstruction_err_ = found.result.objective
         u, norms = found.u, found.full_norms
         if cells is not None:
-            rows = self._embed_cells(cells)
+            rows = self._fixed().embed(cells)
             u, norms = rows.u, rows.full_norms
         self._record(found.result, as_array(norms), size=found.size, tol=self._tolerance)
         if found.column_norms is not None:
@@ -344,11 +342,6 @@ class RobustFactorization(
     def _basis(self) -> Tensor:
         dtype = torch.float32 if self.components_.dtype == np.float32 else torch.float64
         return as_tensor(self.components_, dtype=dtype, device=self._torch_device())
-
-    def _scales(self) -> Tensor | None:
-        if self.column_scales_ is None:
-            return None
-        return as_tensor(self.column_scales_, dtype=torch.float64, device=self._torch_device())
 
     @staticmethod
     def _out(tensor: Tensor) -> Array:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import counted
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import drawn_seed
+from proxlin.estimators.estimator_settings import drawn_seed
 from proxlin.estimators.low_rank.cell_fillers import FILLERS, ColumnUnits, Fillers, inside
 from proxlin.estimators.low_rank.factor_model import FactorModel
 from proxlin.estimators.tables import Array, Mask, Matrix, read_table

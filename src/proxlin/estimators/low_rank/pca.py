@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import check_flag, shown
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import drawn_seed
+from proxlin.estimators.estimator_settings import drawn_seed
 from proxlin.estimators.low_rank.plane_cells import (
     cells_of,
     chosen_axes,
@@ -22,7 +22,7 @@ from proxlin.estimators.low_rank.plane_cells import (
     rows_near_plane,
     without_wrong_cells,
 )
-from proxlin.estimators.low_rank.plane_distances import Plane, oddity
+from proxlin.estimators.low_rank.plane_distances import Plane, plane_scores
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.tables import Array, Matrix, check_squares, read_codes, read_table
 from proxlin.exact.factorize.bounded import Bounds
@@ -257,7 +257,7 @@ class RobustPCA(
     def _judge(self, rows: Matrix, own: NDArray[np.bool_] | None = None) -> Matrix:
         """The score of each row, at most 1 inside; `own` are those that gave the components."""
         plane = Plane(self._center, self._axes, self._variances, self._moments.count)
-        return oddity(rows, plane, own)
+        return plane_scores(rows, plane, own)
 
     def _complete(self, table: Matrix) -> Matrix:
         """Rows in scaled columns; missing and far cells follow from the others of their row."""

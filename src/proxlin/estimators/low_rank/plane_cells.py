@@ -8,10 +8,11 @@ been; what is left then are rows that are wrong as a whole.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from proxlin.estimators.leverage import LeverageWeights
 from proxlin.estimators.low_rank.cell_repair import repair_cells
@@ -19,7 +20,8 @@ from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.tables import Mask, Matrix, Vector, as_array
 from proxlin.exact.factorize import Cells, RowNorm
 from proxlin.exact.factorize.bounded import Bounds
-from proxlin.exact.factorize.fit_factors import FactorSettings, embed_bounded, fit_bounded
+from proxlin.exact.factorize.fit_factors import FactorSettings, fit_bounded
+from proxlin.exact.factorize.fixed_basis import FixedBasis
 from proxlin.exact.factorize.held_out_cells import choose
 
 _FIRST_COMPONENTS = 10  # of the factorisation that tells good rows from bad ones, at most
@@ -29,6 +31,7 @@ _RANKS = (1, 2, 3, 4, 6, 8, 10)  # that held-out cells choose from
 _LOST = 0.5  # share of wrong cells of a row beyond which the others say nothing of it
 _MINORITY = 0.5  # of the rows: where more have a wrong cell, no half of them is good
 _KNOWN = 0.3  # share of known cells that a row needs to decide something
+_BY_ROWS, _BY_CELLS = RowNorm(2.0, 0.0, False), RowNorm(1.0, 0.0, False)
 
 
 def cells_of(table: Matrix) -> Cells:
@@ -63,11 +66,9 @@ def chosen_axes(table: Matrix, bounds: Bounds, seed: int) -> int:
     most: int = max(1, min(m // 2, n - 1, _FIRST_COMPONENTS))
     if cells.observed is None or m < 3 or n < _FEW:
         return most
-    moved = _about(cells, bounds.middle)
-    centred = Bounds(torch.zeros_like(bounds.middle), bounds.spread, bounds.reach)
+    moved, centred = _about_middle(cells, bounds)
     ranks = [rank for rank in _RANKS if rank <= most]
-    norm = RowNorm(2.0, 0.0, False)
-    return choose(centred.winsorized(moved), centred, ranks, (0.0,), norm, seed=seed).rank
+    return choose(centred.winsorized(moved), centred, ranks, (0.0,), _BY_ROWS, seed=seed).rank
 
 
 def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tuple[Matrix, Mask]:
@@ -77,13 +78,10 @@ def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tup
     if m == 1 or n < 3:
         return as_array(bounds.winsorized(cells).values), np.ones(n, dtype=bool)
     rank = max(1, min(count, m // 2, n - 1, _FIRST_COMPONENTS))
-    middle = bounds.middle
-    moved = _about(cells, middle)
-    norm = RowNorm(2.0, 0.0, False)
-    centred = Bounds(torch.zeros_like(middle), bounds.spread, bounds.reach)
+    middle, (moved, centred) = bounds.middle, _about_middle(cells, bounds)
     settings = FactorSettings(tol=1e-3, max_iter=50, seed=seed)
-    fit = fit_bounded(moved, centred, rank, norm, settings)
-    plane = embed_bounded(moved, centred, fit.v, norm, None).u @ fit.v
+    fit = fit_bounded(moved, centred, rank, _BY_ROWS, settings)
+    plane = FixedBasis(fit.v, _BY_ROWS, bounds=centred).embed(moved).u @ fit.v
     residual = ((moved.values - plane) / bounds.spread.to(plane)).abs()
     far = residual > _FAR
     if cells.observed is not None:
@@ -98,12 +96,13 @@ def rows_near_plane(table: Matrix, bounds: Bounds, count: int, seed: int) -> tup
     return rows, near if near.sum() > rank else np.ones(n, dtype=bool)
 
 
-def _about(cells: Cells, middle: Tensor) -> Cells:
-    """The cells minus the middle of their columns; missing ones are 0."""
-    moved = cells.values - middle
+def _about_middle(cells: Cells, bounds: Bounds) -> tuple[Cells, Bounds]:
+    """The cells minus the middle of their columns, missing ones 0, and their bounds."""
+    moved = cells.values - bounds.middle
     if cells.observed is not None:
         moved = moved * cells.observed
-    return Cells(moved, cells.observed, cells.max_bytes)
+    centred = replace(bounds, middle=torch.zeros_like(bounds.middle))
+    return Cells(moved, cells.observed, cells.max_bytes), centred
 
 
 def _near(rows: Matrix, plane: Matrix, bounds: Bounds) -> NDArray[np.bool_]:
@@ -135,7 +134,8 @@ def completed(
     plane = torch.zeros_like(chosen.values)
     if rank:
         leading = basis[:rank].contiguous()
-        plane = embed_bounded(chosen, around, leading, RowNorm(1.0, 0.0, False), None).u @ leading
+        fixed = FixedBasis(leading, _BY_CELLS, bounds=around)
+        plane = fixed.embed(chosen).u @ leading
     residual = (chosen.values - plane).abs() / around.spread.to(plane)
     far = residual > _FAR
     if cells.observed is not None:

@@ -52,7 +52,7 @@ class Plane:
         return inner, np.maximum((away**2).sum(1) - (scores**2).sum(1), 0.0)
 
 
-def oddity(rows: Matrix, plane: Plane, own: Mask | None = None) -> Vector:
+def plane_scores(rows: Matrix, plane: Plane, own: Mask | None = None) -> Vector:
     """The score of each row, at most 1 inside both limits; `own` are the rows of the plane.
 
     The limits are those of a Gaussian, stretched to the median of the rows, which outliers of less

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import named_regularizer
+from proxlin.estimators.estimator_settings import named_regularizer
 from proxlin.estimators.tables import Array, as_array, as_tensor
 from proxlin.exact.linear import LinearResult, solve_linear
 from proxlin.problem.loss import Exponent, RowLoss

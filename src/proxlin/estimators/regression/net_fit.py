@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proxlin.errors import InvalidInputError
-from proxlin.estimators.base import made_by, seeded
+from proxlin.estimators.estimator_settings import made_by, seeded
 from proxlin.estimators.tables import Array, as_array, as_tensor
 from proxlin.models import mlp_regressor
 from proxlin.problem import Problem

@@ -18,7 +18,8 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from torch import nn
 
-from proxlin.estimators.base import Checkpoint, named_regularizer
+from proxlin.estimators.base import Checkpoint
+from proxlin.estimators.estimator_settings import named_regularizer
 from proxlin.estimators.regression.judged_rows import row_counts
 from proxlin.estimators.regression.near_rows import near_rows
 from proxlin.estimators.regression.net_fit import (

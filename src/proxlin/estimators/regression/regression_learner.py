@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from proxlin.errors import CombinationError
-from proxlin.estimators.base import Checkpoint, named_regularizer
+from proxlin.estimators.base import Checkpoint
+from proxlin.estimators.estimator_settings import named_regularizer
 from proxlin.estimators.regression.judged_rows import few_for, row_counts
 from proxlin.estimators.regression.linear_fit import LinearFit, linear_regularizer
 from proxlin.estimators.regression.net_fit import default_steps, regression_problem

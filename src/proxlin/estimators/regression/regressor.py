@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from proxlin._checks import check_flag, check_interval, check_non_negative, counted
 from proxlin.errors import CombinationError, InvalidInputError
-from proxlin.estimators.base import Checkpoint, check_factory, check_widths, named_regularizer
+from proxlin.estimators.base import Checkpoint
+from proxlin.estimators.estimator_settings import check_factory, check_widths, named_regularizer
 from proxlin.estimators.plot import plot_scores
 from proxlin.estimators.regression.net_fit import ModuleFactory
 from proxlin.estimators.regression.regression_inference import RegressionInference

@@ -48,7 +48,7 @@ def robust_ridge_fit(
     """
     design, target, weights = rows.design, rows.target, rows.weights
     x = design[:, 1:] if intercept else design
-    basis = _row_space(x)
+    basis = row_space(x)
     path = _Path(x @ basis if basis is not None else x, target, weights, intercept)
     starts = [] if start is None else [start.trust]
     starts += [trust * near for trust in _starts(x, target, weights)]
@@ -242,11 +242,14 @@ def _starts(x: Vector, target: Vector, weights: Vector) -> list[Vector]:
     return starts
 
 
-def _row_space(x: Vector) -> Vector | None:
-    """Orthonormal columns that span the rows where they are fewer than the features."""
+def row_space(x: Vector, least: float = 1e-14) -> Vector | None:
+    """Orthonormal columns that span the rows where they are fewer than the features.
+
+    Directions with less than that share of the largest square count as none.
+    """
     if x.shape[1] <= len(x):
         return None
     values, vectors = np.linalg.eigh(x @ x.T)
-    kept = values > 1e-14 * values.max(initial=0.0)
+    kept = values > least * values.max(initial=0.0)
     basis: Vector = x.T @ (vectors[:, kept] / np.sqrt(values[kept]))
     return basis

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from proxlin.exact.factorize.bounded import Bounds
-from proxlin.exact.factorize.cells import Cells, column_norms, column_scales, scaled
+from proxlin.exact.factorize.cells import Cells, column_norms, column_scales
 from proxlin.exact.factorize.embed import embed
+from proxlin.exact.factorize.fixed_basis import FixedBasis, full_norms
 from proxlin.exact.factorize.row_norm import RowNorm
 from proxlin.exact.factorize.run import MAX_SWEEPS, Factors, factorize, normal_form
 from proxlin.exact.factorize.start import sample_rows
@@ -28,15 +29,6 @@ _FIRST_ROWS = 5000  # that a run in batches begins with
 
 
 @dataclass(frozen=True)
-class EmbeddedRows:
-    """Embeddings of rows, and how badly they fit."""
-
-    u: Tensor  # (n, r)
-    full_norms: Tensor  # (n,) norms of residuals, missing cells counted like the known ones
-    unsolved: int  # rows whose embedding is not proven optimal
-
-
-@dataclass(frozen=True)
 class Fit:
     """What a fit leaves behind."""
 
@@ -47,49 +39,6 @@ class Fit:
     full_norms: Tensor  # (n,)
     column_norms: Tensor | None  # (m,) of the residuals, if columns may be bad
     size: float  # a typical norm of a row
-
-
-def embed_rows(cells: Cells, v: Tensor, norm: RowNorm, scales: Tensor | None) -> EmbeddedRows:
-    """Embeddings of rows with the basis fixed; columns are weighted if `scales` are given."""
-    if scales is None:
-        embedding = embed(cells, v, norm)
-    else:
-        embedding = embed(scaled(cells, scales), v * scales.to(v), norm)
-    norms = full_norms(cells, embedding.u, v, norm)
-    return EmbeddedRows(embedding.u, norms, int(embedding.unsolved.sum()))
-
-
-def embed_bounded(
-    cells: Cells, bounds: Bounds, v: Tensor, norm: RowNorm, scales: Tensor | None
-) -> EmbeddedRows:
-    """The same with residuals of cells that count for a bounded amount.
-
-    A row with cells far out is embedded as it is and with those pulled in: it may follow the basis
-    far out, or have wrong cells. What explains more of its cells is where they then go.
-    """
-    bounds = replace(bounds, reach=math.inf)  # a row has its embedding to itself
-    winsorized = bounds.winsorized(cells)
-    embedded = embed_rows(winsorized, v, norm, scales)
-    if winsorized is cells:
-        return embedded
-    far = (winsorized.values != cells.values).any(1)
-    rows, inner = cells.rows(far), embedded.u[far]
-    plain = embed_rows(rows, v, norm, scales).u
-    follows = bounds.losses(rows, plain @ v) < bounds.losses(rows, inner @ v)
-    u = embedded.u.clone()
-    u[far] = torch.where(follows[:, None], plain, inner)
-    embedded = embed_rows(bounds.winsorized(cells, u @ v), v, norm, scales)
-    return replace(embedded, full_norms=full_norms(cells, embedded.u, v, norm))
-
-
-def full_norms(cells: Cells, u: Tensor, v: Tensor, norm: RowNorm) -> Tensor:
-    """||r_i||_p (m / number of known cells)^(1/p): a row is no better for having fewer cells."""
-    losses = Objective(cells, norm).row_losses(u, v)
-    if cells.observed is None:
-        return losses
-    share = cells.observed.double().mean(1)
-    filled: Tensor = losses / share ** (1 / norm.p)
-    return filled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +209,7 @@ def _finish(
     by_column: bool,
     redescend: bool = False,
 ) -> Fit:
-    """Embed the rows as `embed_rows` does new ones, and say how well everything fits.
+    """Embed the rows as new ones will be, and say how well everything fits.
 
     With `redescend`, columns that fit ten times worse than most hardly count for a row.
     """
@@ -273,7 +222,7 @@ def _finish(
         if redescend and bool(norms.median() > 0):
             scales = scales * (_BAD_COLUMN * norms.median() / norms).clamp(max=1) ** 2
     if by_column or result.status is not Status.CONVERGED:  # a converged run ends embedded
-        u = embed_rows(cells, v, norm, scales).u
+        u = FixedBasis(v, norm, scales).embed(cells).u
         u, v = normal_form(u, v, alpha=norm.alpha, non_negative=norm.non_negative)
     rows = Objective(cells, norm)
     value = Objective(cells.transposed, norm).value(v.T, u.T) if by_column else rows.value(u, v)

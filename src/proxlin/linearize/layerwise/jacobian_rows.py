@@ -14,12 +14,12 @@ from math import prod
 import torch
 from torch import Size, Tensor
 
-from proxlin.linearize.layerwise.blueprint import Blueprint, Part
 from proxlin.linearize.layerwise.chain import Activation, Chain, Layer
+from proxlin.linearize.layerwise.chain_plan import ChainPlan, Part
 from proxlin.linearize.layerwise.geometry import Convolution, Reach, Spread, everywhere
 from proxlin.linearize.layerwise.record import Record, Weights, run
 from proxlin.linearize.layerwise.sensitivity import Dense, Windowed
-from proxlin.linearize.layerwise.workspace import survey
+from proxlin.linearize.layerwise.workspace import workspace_of
 
 Sensitivity = Windowed | Dense
 
@@ -28,9 +28,9 @@ class Layerwise:
     """The Jacobian rows of a chain, for samples of one shape: what they need, and the rows."""
 
     def __init__(self, chain: Chain, weights: Weights, sample: Tensor) -> None:
-        self.blueprint = Blueprint.draw(chain, weights, sample)
-        self.part = self.blueprint.divide(len(chain.stages))
-        self.workspace = survey(self.blueprint, self.part, sample)
+        self.plan = ChainPlan.of(chain, weights, sample)
+        self.part = self.plan.divide(len(chain.stages))
+        self.workspace = workspace_of(self.plan, self.part, sample)
         self.correct: bool | None = None  # whether its rows are, once they were checked
         self._tables: dict[int, Tensor] = {}
 
@@ -53,9 +53,9 @@ class Layerwise:
         block, outputs = self.workspace.block_sizes(len(x), prod(self.part.frame[1:]), max_bytes)
         for first in range(0, len(x), block):
             some = slice(first, first + block)
-            record = run(self.blueprint.chain, weights, x[some])
-            walk = _Walk(self.blueprint, weights, record, outputs, matrices, self._tables)
-            walk.fill(self.part, rows[some], columns)
+            record = run(self.plan.chain, weights, x[some])
+            backward = _BackwardPass(self.plan, weights, record, outputs, matrices, self._tables)
+            backward.fill(self.part, rows[some], columns)
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class _Target:
 
 
 @dataclass(frozen=True)
-class _Walk:
+class _BackwardPass:
     """From the outputs of one block of samples back to the first trainable layer."""
 
-    blueprint: Blueprint
+    plan: ChainPlan
     weights: Weights
     record: Record
     outputs: int  # positions of a tile at most
@@ -93,7 +93,7 @@ class _Walk:
 
     def fill(self, part: Part, rows: Tensor, columns: Mapping[str, slice]) -> None:
         """Write the rows of the part's outputs, with respect to all parameters up to there."""
-        width = self.blueprint.shapes[part.low].numel()
+        width = self.plan.shapes[part.low].numel()
         edge = rows.new_empty(*rows.shape[:2], width) if part.below else None
         diagonal = self._diagonal(part, len(rows))
         for tile in part.tiles(self.outputs):
@@ -131,7 +131,7 @@ class _Walk:
     def _tile(self, part: Part, state: Sensitivity, target: _Target) -> None:
         """Carry the sensitivities of one tile through the part and write its rows."""
         for number in reversed(range(part.low, part.last + 1)):
-            stage = self.blueprint.chain.stages[number]
+            stage = self.plan.chain.stages[number]
             if isinstance(stage, Activation):
                 if isinstance(state, Windowed):
                     state = state.scaled(self._slopes(number, state))
@@ -144,10 +144,10 @@ class _Walk:
                 if onward is None:
                     return target.zero(self._names(part.low, number))
                 state = onward
-            elif isinstance(state, Dense) or self.blueprint.opens(number):
-                state = _dense(state, self.blueprint.shapes[number])
+            elif isinstance(state, Dense) or self.plan.opens(number):
+                state = _dense(state, self.plan.shapes[number])
         if target.edge is not None:
-            shape = self.blueprint.shapes[part.low]
+            shape = self.plan.shapes[part.low]
             _copy(target.edge, _dense(state, shape).values)
         return None
 
@@ -172,24 +172,24 @@ class _Walk:
     ) -> Sensitivity | None:
         """Write the layer's rows and step behind it; None if nothing is left to carry."""
         weight = self.weights.of(stage)["weight"]
-        conv = self.blueprint.convolutions.get(number)
+        conv = self.plan.convolutions.get(number)
         weights_wanted = stage.parameter("weight") in target.columns
         bias_wanted = stage.parameter("bias") in target.columns
         if conv is None:
-            dense = _dense(state, self.blueprint.shapes[number + 1])
+            dense = _dense(state, self.plan.shapes[number + 1])
             if weights_wanted:
                 values = dense.linear_weight_rows(self.record.inputs[number])
                 target.put(stage.parameter("weight"), values)
             if bias_wanted:
                 target.put(stage.parameter("bias"), dense.linear_bias_rows())
-            return None if number == self.blueprint.lowest else dense.behind_linear(weight)
+            return None if number == self.plan.lowest else dense.behind_linear(weight)
         maps = state.cleaned()
         if weights_wanted:
             values = maps.weight_rows(conv, self._seen(number, conv, maps))
             target.put(stage.parameter("weight"), values)
         if bias_wanted:
             target.put(stage.parameter("bias"), maps.bias_rows())
-        if number == self.blueprint.lowest:
+        if number == self.plan.lowest:
             return None
         if isinstance(maps, Dense):
             return maps.behind(conv, weight)
@@ -212,7 +212,7 @@ class _Walk:
 
     def _names(self, low: int, high: int) -> list[str]:
         """The parameters of the stages low, ..., high - 1."""
-        layers = [s for s in self.blueprint.chain.stages[low:high] if isinstance(s, Layer)]
+        layers = [s for s in self.plan.chain.stages[low:high] if isinstance(s, Layer)]
         return [layer.parameter(kind) for layer in layers for kind in ("weight", "bias")]
 
 

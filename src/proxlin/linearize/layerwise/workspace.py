@@ -7,8 +7,8 @@ from math import prod
 
 from torch import Tensor
 
-from proxlin.linearize.layerwise.blueprint import Blueprint, Part
 from proxlin.linearize.layerwise.chain import Activation
+from proxlin.linearize.layerwise.chain_plan import ChainPlan, Part
 from proxlin.linearize.layerwise.geometry import Reach, everywhere
 from proxlin.linearize.torch_modes import unfolds
 
@@ -45,15 +45,15 @@ class Workspace:
         return block, max(1, at_once // block)
 
 
-def survey(blueprint: Blueprint, part: Part, like: Tensor) -> Workspace:
+def workspace_of(plan: ChainPlan, part: Part, like: Tensor) -> Workspace:
     """Follow the way back through a part, and through those below, and add up what it holds."""
     patches = unfolds(like.dtype)
-    needs = _Survey(blueprint, like.element_size(), patches).part(part)
+    needs = _Estimate(plan, like.element_size(), patches).part(part)
     # While the record is made, a layer's input, its output and a copy are held besides.
-    widest = max(shape.numel() for shape in blueprint.shapes)
-    kernels = [prod(conv.kernel) for conv in blueprint.convolutions.values()]
+    widest = max(shape.numel() for shape in plan.shapes)
+    kernels = [prod(conv.kernel) for conv in plan.convolutions.values()]
     copies = 3 + max(kernels, default=0) * patches
-    needs.per_row += blueprint.bytes_per_row + copies * widest * like.element_size()
+    needs.per_row += plan.bytes_per_row + copies * widest * like.element_size()
     return needs
 
 
@@ -74,34 +74,34 @@ class _Sensitivity:
 
 
 @dataclass(frozen=True)
-class _Survey:
-    blueprint: Blueprint
+class _Estimate:
+    plan: ChainPlan
     item: int  # bytes of a number
     unfolds: bool  # whether convolutions write out their patches
 
     def part(self, part: Part) -> Workspace:
-        shapes = self.blueprint.shapes
+        shapes = self.plan.shapes
         needs = self.part(part.below) if part.below else Workspace()
         if part.below:
             width = shapes[part.low].numel()
-            weights = [n for n in self.blueprint.trained if n < part.low]
-            size = sum(self.blueprint.parameters[n] + shapes[n + 1].numel() for n in weights)
+            weights = [n for n in self.plan.trained if n < part.low]
+            size = sum(self.plan.parameters[n] + shapes[n + 1].numel() for n in weights)
             needs.per_row += (part.outputs * width + width * size) * self.item
-            needs.per_row += part.outputs * max(self.blueprint.parameters.values()) * self.item
+            needs.per_row += part.outputs * max(self.plan.parameters.values()) * self.item
         channels = part.frame[0]
         state = _Sensitivity([1] * (len(part.frame) - 1), everywhere(part.frame[1:]), part.frame)
         most = 0
         for number in reversed(range(part.low, part.last + 1)):
-            if number in self.blueprint.convolutions:
+            if number in self.plan.convolutions:
                 most = max(most, self._convolution(number, part.turn, state, needs))
-            elif number in self.blueprint.parameters:
+            elif number in self.plan.parameters:
                 state.open(tuple(shapes[number + 1]))
                 held, onward = state.size, shapes[number].numel()
-                most = max(most, 2 * held + max(self.blueprint.parameters[number], onward))
+                most = max(most, 2 * held + max(self.plan.parameters[number], onward))
                 state.shape = tuple(shapes[number])
-            elif isinstance(self.blueprint.chain.stages[number], Activation) and state.hull:
+            elif isinstance(self.plan.chain.stages[number], Activation) and state.hull:
                 needs.per_row += state.shape[0] * prod(r.span for r in state.hull) * self.item
-            elif state.hull is None or self.blueprint.opens(number):
+            elif state.hull is None or self.plan.opens(number):
                 state.open(tuple(shapes[number]))
             most = max(most, 3 * state.size)
         needs.per_output = max(needs.per_output, most * channels * self.item)
@@ -109,17 +109,17 @@ class _Survey:
 
     def _convolution(self, number: int, turn: int, state: _Sensitivity, needs: Workspace) -> int:
         """The most numbers that one output holds while it passes a convolution."""
-        conv = self.blueprint.convolutions[number]
+        conv = self.plan.convolutions[number]
         taps = conv.channels_in * prod(conv.kernel)
         held = state.size
         spans = [reach.span for reach in state.hull or everywhere(conv.positions_out)]
         rows = 0
-        if number in self.blueprint.trained:
+        if number in self.plan.trained:
             needs.per_row += taps * prod(spans) * self.item
             needs.fixed += taps * prod(spans) * _INDEX_BYTES
             seen = taps * prod(state.window) if state.hull else 0
             rows = 2 * held + seen + conv.channels_out * taps
-        if number == self.blueprint.lowest:
+        if number == self.plan.lowest:
             return rows
         matrix = conv.matrix_entries(state.window) if state.hull else 0
         if state.hull:

@@ -44,8 +44,8 @@ def test_more_targets_are_counted():
 
 
 def test_curves_are_those_of_the_columns_that_were_used(monkeypatch):
-    monkeypatch.setattr("proxlin.app.tabular.families.family_search._FEWEST_COLUMNS", 2)
-    monkeypatch.setattr("proxlin.app.tabular.families.family_search._MOST_CELLS", 0)
+    monkeypatch.setattr("proxlin.estimators.families.family_search._FEWEST_COLUMNS", 2)
+    monkeypatch.setattr("proxlin.estimators.families.family_search._MOST_CELLS", 0)
     generator = np.random.default_rng(0)
     frame = pd.DataFrame(generator.normal(size=(150, 5)), columns=list("abcde"))
     frame["y"] = 3 * frame["d"] - 2 * frame["e"] + 0.1 * generator.normal(size=150)

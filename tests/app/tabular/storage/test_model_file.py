@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, load_model, save_model
-from proxlin.app.tabular.families.table_regressor import TableRegressor
 from proxlin.app.tabular.storage.model_file import model_files, model_state
 from proxlin.app.tabular.storage.model_folder import check_destination, write_folder
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.families.table_regressor import TableRegressor
 from proxlin.run.storage import digest, dump_checked, locked
 from tests.app.tabular.houses import houses
 from tests.app.tabular.killed import overwrite_until_killed

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from proxlin._checks import counted
-from proxlin.app.tabular.reading.columns import CategoryColumn, Column, NumberColumn, Vector
+from proxlin.app.tabular.reading.columns import CategoryColumn, Column, NumberColumn
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.dates import READ, looks_like_date
 from proxlin.app.tabular.reading.numbers import (
@@ -22,9 +22,10 @@ from proxlin.app.tabular.reading.numbers import (
     is_number,
     read_numbers,
 )
-from proxlin.app.tabular.reading.target_codes import coded_rows
 from proxlin.errors import InvalidInputError
+from proxlin.estimators.families.usual_values import coded_rows
 from proxlin.estimators.scaling import RobustScaling
+from proxlin.estimators.tables import Vector
 
 MOST_LEVELS = 300  # of one category, the most frequent ones
 

@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from proxlin._checks import counted
 from proxlin.app.tabular.reading.numbers import Reading, TextCells, read_numbers
+from proxlin.estimators.tables import Indices, Matrix, Vector
 from proxlin.report.figure_text import show_plain
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Content = float | str  # of a cell, for people and files
 
 MISSING = "missing"
@@ -189,23 +186,6 @@ class CategoryColumn:
 
 
 Column = NumberColumn | CategoryColumn
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnRoles:
-    """Which encoded columns are numbers, and which belong to one category."""
-
-    numbers: Indices
-    categories: tuple[Indices, ...] = ()
-
-    def among(self, columns: Indices) -> ColumnRoles:
-        """The same for these columns alone, renumbered."""
-        places = {int(column): place for place, column in enumerate(columns)}
-        parts = [
-            np.array([places[int(c)] for c in part if int(c) in places], dtype=np.intp)
-            for part in (self.numbers, *self.categories)
-        ]
-        return ColumnRoles(parts[0], tuple(part for part in parts[1:] if len(part)))
 
 
 def as_written(column: pd.Series[Any]) -> list[Content]:

@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 
 from proxlin._checks import nearest
-from proxlin.app.tabular.reading.columns import Column, ColumnRoles, Matrix, NumberColumn
+from proxlin.app.tabular.reading.columns import Column, NumberColumn
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.numbers import read_numbers
 from proxlin.errors import InvalidInputError, MemoryBudgetError
+from proxlin.estimators.families.folds import ColumnRoles
+from proxlin.estimators.tables import Matrix
 
 _MOST_CELLS = 1 << 29  # 4 GB of float64
 

@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin.app.tabular.reading.dates import Slashed, days_since, read_days
+from proxlin.estimators.tables import Vector
 
 Form = Literal["number", "date", "truth"]
-Vector = NDArray[np.float64]
 
 LARGEST = 1e150  # beyond it squares overflow; such a cell is a mistake or a mark for "none"
 

@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 
 from proxlin._checks import counted
-from proxlin.app.tabular.families.folds import FREQUENT
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement
 from proxlin.app.tabular.reading.columns import NumberColumn, show_number
-from proxlin.app.tabular.reading.target_codes import coded_rows
 from proxlin.app.tabular.reporting.yardsticks import BOOSTING, HUBER, MIDDLE, MODEL, ColumnError
+from proxlin.estimators.families.usual_values import FREQUENT, coded_rows
 from proxlin.report.figure_text import show_figure
 
 _MANY = 0.2  # share of outliers from which on the model may be wrong rather than the rows

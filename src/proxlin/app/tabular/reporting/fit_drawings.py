@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.families.table_regressor import TableRegressor
 from proxlin.app.tabular.model import Judgement
-from proxlin.app.tabular.reading.columns import Column, NumberColumn, Vector, show_number
+from proxlin.app.tabular.reading.columns import Column, NumberColumn, show_number
 from proxlin.app.tabular.reporting.fit_summary import FitSummary
+from proxlin.estimators.families.additive import AdditiveModel, Ramps
+from proxlin.estimators.families.table_regressor import TableRegressor
+from proxlin.estimators.tables import Vector
 from proxlin.report.drawing import panel, plain_ticks
 from proxlin.report.palette import BLUE, MUTED, ORANGE
 from proxlin.report.parts import Picture

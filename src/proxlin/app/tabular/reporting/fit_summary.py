@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from proxlin.app.tabular.families.folds import rank_agreement
-from proxlin.app.tabular.families.table_regressor import TableRegressor
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import Judgement, Misfit
-from proxlin.app.tabular.reading.columns import Indices, Matrix
 from proxlin.app.tabular.reading.write import as_csv
 from proxlin.app.tabular.reporting.caveats import caveats
 from proxlin.app.tabular.reporting.yardsticks import ColumnError, measure
 from proxlin.app.tabular.storage.model_file import model_files, model_state, package_versions
+from proxlin.estimators.families.folds import rank_agreement
+from proxlin.estimators.families.table_regressor import TableRegressor
+from proxlin.estimators.tables import Indices, Matrix
 from proxlin.run.storage import json_values
 
 WORST = 20  # rows that the report shows

@@ -11,11 +11,12 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import HuberRegressor, Ridge
 
-from proxlin.app.tabular.families.row_weights import residual_scale
 from proxlin.app.tabular.fitting import Fitted
 from proxlin.app.tabular.model import bounded
-from proxlin.app.tabular.reading.columns import Matrix, NumberColumn, Vector
+from proxlin.app.tabular.reading.columns import NumberColumn
 from proxlin.estimators import RobustAutoencoder
+from proxlin.estimators.robust_scale import residual_scale
+from proxlin.estimators.tables import Matrix, Vector
 
 MODEL, MIDDLE, SQUARES = "proxlin", "always the median", "least squares"
 COMPONENTS = "principal components"

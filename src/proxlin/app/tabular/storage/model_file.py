@@ -15,15 +15,15 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from proxlin.app.tabular.families.table_regressor import TableRegressor
 from proxlin.app.tabular.model import TableModel
 from proxlin.app.tabular.reading.columns import CategoryColumn, Column, NumberColumn
 from proxlin.app.tabular.reading.encoding import TableEncoding
 from proxlin.app.tabular.reading.numbers import Reading
 from proxlin.app.tabular.storage.model_folder import ARRAYS, MODEL, write_folder
-from proxlin.app.tabular.storage.regressor_state import regressor_state, restore_regressor
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.estimator_state import Saveable, estimator_state, restore_estimator
+from proxlin.estimators.families.regressor_state import regressor_state, restore_regressor
+from proxlin.estimators.families.table_regressor import TableRegressor
 from proxlin.estimators.scores import OutlierScale
 from proxlin.run.storage import digest, dump_checked, parse_json, read_regular, without_checksum
 

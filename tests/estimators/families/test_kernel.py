@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from proxlin.app.tabular.families.kernel import KernelSurface
+from proxlin.estimators.families.kernel import KernelSurface
 
 
 def fitted(x, z, *, redescending=True):

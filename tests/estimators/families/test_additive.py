@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.families.huber_ridge import HuberRidge
-from proxlin.app.tabular.families.row_weights import residual_scale
+from proxlin.estimators.families.additive import AdditiveModel, Ramps
+from proxlin.estimators.families.huber_ridge import HuberRidge
+from proxlin.estimators.robust_scale import residual_scale
 
 
 def huber(residuals, bend):

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.row_weights import absolute_weights, residual_scale
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.families.held_out_error import clipped_mean
+from proxlin.estimators.robust_scale import absolute_weights, residual_scale
+from proxlin.estimators.tables import Matrix, Vector
 
 Codes = NDArray[np.uint8]
 Part = tuple[Matrix, Vector]  # columns and residuals of some rows
@@ -160,11 +161,6 @@ class _GrowingTrees:
             bins.reshape(count, nodes).astype(np.int64),
             values.reshape(count, nodes + 1).astype(np.float64),
         )
-
-
-def clipped_mean(residuals: Matrix | Vector, limit: float) -> float:
-    """Mean size of the residuals, each counted up to the limit."""
-    return float(np.minimum(np.abs(residuals), limit).mean())
 
 
 def _cuts(column: Vector) -> Vector:

@@ -9,13 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.families.folds import FoldedTable, Units, strongest_columns, usual_ranges
-from proxlin.app.tabular.families.forest import Forest
-from proxlin.app.tabular.families.held_out_error import HeldOutError, averaging_weights
-from proxlin.app.tabular.families.kernel import KernelSurface
-from proxlin.app.tabular.families.shrinkage import STRAIGHT, Shrinkage, ShrinkageSearch
-from proxlin.app.tabular.families.table_regressor import (
+from proxlin.estimators.families.additive import AdditiveModel, Ramps
+from proxlin.estimators.families.folds import (
+    ColumnRoles,
+    FoldedTable,
+    Units,
+    strongest_columns,
+)
+from proxlin.estimators.families.forest import Forest
+from proxlin.estimators.families.held_out_error import HeldOutError, averaging_weights
+from proxlin.estimators.families.kernel import KernelSurface
+from proxlin.estimators.families.shrinkage import STRAIGHT, Shrinkage, ShrinkageSearch
+from proxlin.estimators.families.table_regressor import (
     FAMILIES,
     QUANTILES,
     ColumnMember,
@@ -28,10 +33,11 @@ from proxlin.app.tabular.families.table_regressor import (
     mean_prediction,
     tree_columns,
 )
-from proxlin.app.tabular.families.trees import BoostedTrees, Part
-from proxlin.app.tabular.reading.columns import ColumnRoles, Indices, Matrix
-from proxlin.estimators import RobustRegressor
+from proxlin.estimators.families.trees import BoostedTrees, Part
+from proxlin.estimators.families.usual_values import usual_ranges
+from proxlin.estimators.regression.regressor import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.tables import Indices, Matrix
 
 _FARTHEST = 1e8  # scaled targets beyond it are cut there, so that they can be squared
 _MOST_CURVED = 150  # encoded columns with ramps

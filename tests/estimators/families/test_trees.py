@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from proxlin.app.tabular.families.trees import BINS, BoostedTrees, _cuts, _grow
+from proxlin.estimators.families.trees import BINS, BoostedTrees, _cuts, _grow
 
 
 def fitted(x, z, seed=0, redescending=True):

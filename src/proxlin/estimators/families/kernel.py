@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from proxlin.app.tabular.families.row_weights import absolute_weights, residual_scale
-from proxlin.app.tabular.families.trees import Part
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.families.trees import Part
+from proxlin.estimators.robust_scale import absolute_weights, residual_scale
+from proxlin.estimators.tables import Matrix, Vector
 
 _WIDTHS = (0.7, 1.4, 0.35, 2.8)  # of a bump, in typical distances of two rows
 _FOCUSES = (0.5, 0.0, 1.0)  # powers of what a column adds in the other model

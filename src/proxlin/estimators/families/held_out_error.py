@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.row_weights import residual_scale
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.robust_scale import residual_scale
+from proxlin.estimators.tables import Matrix, Vector
 
 BETTER = 1e-3  # share of the held-out error that a weaker ridge or a further member must save
 
@@ -41,6 +41,11 @@ class HeldOutError:
         clipped = np.minimum(np.abs(residuals), _CLIP * self.scales)
         count = np.maximum(self.explained.sum(axis=0), 1)
         return float((np.where(self.explained, clipped, 0.0).sum(axis=0) / count).mean())
+
+
+def clipped_mean(residuals: Matrix | Vector, limit: float) -> float:
+    """Mean size of the residuals, each counted up to the limit."""
+    return float(np.minimum(np.abs(residuals), limit).mean())
 
 
 def averaging_weights(residuals: dict[str, Matrix], error: HeldOutError) -> dict[str, float]:

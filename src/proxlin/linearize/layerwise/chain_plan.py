@@ -63,7 +63,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Blueprint:
+class ChainPlan:
     """A chain together with the sizes that one row has on its way through it."""
 
     chain: Chain
@@ -74,7 +74,7 @@ class Blueprint:
     bytes_per_row: int  # of a record
 
     @classmethod
-    def draw(cls, chain: Chain, weights: Weights, x: Tensor) -> Blueprint:
+    def of(cls, chain: Chain, weights: Weights, x: Tensor) -> ChainPlan:
         """Read the sizes off a run with one row."""
         record = run(chain, weights, x[:1])
         convolutions, parameters, trained = {}, {}, set()

@@ -8,12 +8,11 @@ from itertools import product
 
 import numpy as np
 
-from proxlin.app.tabular.families.additive import STRENGTHS, AdditiveModel, Ramps
-from proxlin.app.tabular.families.folds import FoldedTable, Folds, rank_agreement
-from proxlin.app.tabular.families.held_out_error import BETTER, HeldOutError
-from proxlin.app.tabular.families.row_weights import residual_scale
-from proxlin.app.tabular.families.trees import clipped_mean
-from proxlin.app.tabular.reading.columns import Indices, Matrix
+from proxlin.estimators.families.additive import STRENGTHS, AdditiveModel, Ramps
+from proxlin.estimators.families.folds import FoldedTable, Folds, rank_agreement
+from proxlin.estimators.families.held_out_error import BETTER, HeldOutError, clipped_mean
+from proxlin.estimators.robust_scale import residual_scale
+from proxlin.estimators.tables import Indices, Matrix
 
 STRAIGHT = 0.5  # share of the time after which no further linear or additive model is begun
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.families.huber_ridge import FINE, ROUGH, convex_ridge, robust_ridge
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.families.huber_ridge import FINE, ROUGH, convex_ridge, robust_ridge
+from proxlin.estimators.regression.robust_ridge import row_space
+from proxlin.estimators.tables import Matrix, Vector
 
 KNOTS = 12  # ramps of a column, at most
 STRENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)  # of the ridge, strong first
@@ -122,7 +123,7 @@ class AdditiveModel:
         rows = ramps.apply(x)
         width = np.ones(rows.shape[1]) if allowance is None else allowance[ramps.owners]
         rows *= width
-        basis = _row_basis(rows)
+        basis = row_space(rows, least=1e-12)
         inside = rows if basis is None else rows @ basis
         start: Matrix | None = None
         tol = FINE if fine else ROUGH
@@ -167,13 +168,3 @@ class AdditiveModel:
             raise ValueError("the coefficients are not as many as the ramps")
         names = ("strength", "redescending", "gap", "levels", "focus")
         return cls(ramps, arrays["coef"], arrays["intercept"], *(values[name] for name in names))
-
-
-def _row_basis(rows: Matrix) -> Matrix | None:
-    """Orthonormal columns that span the rows, where they are fewer than the columns."""
-    if rows.shape[1] <= len(rows):
-        return None
-    values, vectors = np.linalg.eigh(rows @ rows.T)
-    kept = values > 1e-12 * values.max(initial=0.0)
-    basis: Matrix = rows.T @ (vectors[:, kept] / np.sqrt(values[kept]))
-    return basis

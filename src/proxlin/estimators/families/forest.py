@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor
 
-from proxlin.app.tabular.families.row_weights import redescending_weights, residual_scale
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.robust_scale import redescending_weights, residual_scale
+from proxlin.estimators.tables import Matrix, Vector
 
 _TREES = 40  # of one fold
 _MOST_ROWS = 10_000  # that a tree is grown from

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from proxlin.app.tabular import FitSettings, fit_table
-from proxlin.app.tabular.families.target_scale import choose_target_scales
 from proxlin.app.tabular.reading.column_kinds import learn_target, scale_target
-from proxlin.app.tabular.reading.columns import ColumnRoles
 from proxlin.app.tabular.reading.csv_file import RawTable
+from proxlin.app.tabular.target_scale import choose_target_scales
+from proxlin.estimators.families.folds import ColumnRoles
 
 
 def skewed(rows=400):

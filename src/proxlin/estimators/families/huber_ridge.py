@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from proxlin.app.tabular.families.row_weights import (
+from proxlin.estimators.robust_scale import (
     LEAST_SCALE,
     redescending_weights,
     residual_scale,
 )
-from proxlin.app.tabular.reading.columns import Matrix, Vector
+from proxlin.estimators.tables import Matrix, Vector
 
 ROUGH, FINE = 1e-2, 1e-6  # duality gap, relative, while fits are compared and at the end
 _SQUARED = 1.0  # robust deviations up to which the loss of a row is squared

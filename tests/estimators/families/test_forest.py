@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor
 
-from proxlin.app.tabular.families.family_search import fit_families
-from proxlin.app.tabular.families.forest import Forest
-from proxlin.app.tabular.reading.columns import ColumnRoles
+from proxlin.estimators.families.family_search import fit_families
+from proxlin.estimators.families.folds import ColumnRoles
+from proxlin.estimators.families.forest import Forest
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_steps_are_looked_up_and_wrong_rows_are_not(steps, redescending):
 
 
 def test_the_largest_seed_and_rows_that_every_tree_has_seen(monkeypatch):
-    monkeypatch.setattr("proxlin.app.tabular.families.forest._TREES", 4)
+    monkeypatch.setattr("proxlin.estimators.families.forest._TREES", 4)
     x = np.arange(100.0)[:, None]
     z = 1e6 + x[:, 0]
     forest = Forest.fit(x, z, z, redescending=False, seed=2**32 - 1)

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from proxlin.app.tabular.reading.columns import ColumnRoles, Indices, Matrix, Vector
-from proxlin.app.tabular.reading.target_codes import uncoded_rows
+from proxlin.estimators.families.usual_values import scale_floor, uncoded_rows
+from proxlin.estimators.tables import Indices, Matrix, Vector
 
 Units = Callable[[Matrix], Matrix]
 Folds = Sequence[tuple[Indices, Indices]]  # rows to fit to and rows held out
 
 MOST_ROWS = 100_000  # that members are fitted to; linear and additive ones to a third of them
-FREQUENT = 0.2  # share of the rows from which on one value of a target is frequent
 
 _FOLDS = 5
 _MANY_ROWS = 20_000  # beyond which two of the folds are enough
-_SHARE_OF_OTHERS = 0.5  # of the others' median distance from it
-_OUTER, _REACH = 0.1, 3.0  # share of the cells on a side; ranges beyond them that are usual
 _COLUMNS_AT_ONCE = 500  # whose ranks are held in memory
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRoles:
+    """Which encoded columns are numbers, and which belong to one category."""
+
+    numbers: Indices
+    categories: tuple[Indices, ...] = ()
+
+    def among(self, columns: Indices) -> ColumnRoles:
+        """The same for these columns alone, renumbered."""
+        places = {int(column): place for place, column in enumerate(columns)}
+        parts = [
+            np.array([places[int(c)] for c in part if int(c) in places], dtype=np.intp)
+            for part in (self.numbers, *self.categories)
+        ]
+        return ColumnRoles(parts[0], tuple(part for part in parts[1:] if len(part)))
 
 
 class FoldedTable:
@@ -67,38 +82,6 @@ class FoldedTable:
         if self.seconds is None:
             return None
         return max(0.1, self.seconds - (time.monotonic() - self.began))
-
-
-def scale_floor(targets: Matrix) -> float:
-    """Below which no scale of residuals may fall, where one value of a target is frequent.
-
-    With half of the incomes zero, residuals of a model that says zero have a scale of zero, and
-    whoever earns anything is an outlier. The others' median distance from that value tells what
-    is not; 0 where no value is frequent.
-    """
-    floors = [0.0]
-    for column in targets.T:
-        values, counts = np.unique(column, return_counts=True)
-        away = np.abs(column - values[counts.argmax()])
-        if counts.max() > FREQUENT * len(column) and away.any():
-            floors.append(_SHARE_OF_OTHERS * float(np.median(away[away > 0])))
-    return max(floors)
-
-
-def usual_ranges(x: Matrix) -> tuple[Vector, Vector]:
-    """Between which cells of each column lie that a tenth of wrong ones on a side cannot move.
-
-    Three times the range between the outer tenths beyond them; where these are one frequent value,
-    the outer tenths of the other cells.
-    """
-    low, high = np.quantile(x, (_OUTER, 1 - _OUTER), axis=0)
-    for column in np.flatnonzero(low == high):
-        others = x[x[:, column] != low[column], column]
-        if len(others):
-            ends = np.quantile(others, (_OUTER, 1 - _OUTER), method="inverted_cdf")
-            low[column], high[column] = min(low[column], ends[0]), max(high[column], ends[1])
-    reach = _REACH * (high - low)
-    return low - reach, high + reach
 
 
 def strongest_columns(x: Matrix, z: Matrix, count: int, among: NDArray[np.bool_]) -> Indices:

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from proxlin.app.tabular.families.additive import Ramps
-from proxlin.app.tabular.families.family_search import fit_families
-from proxlin.app.tabular.families.folds import FoldedTable, scale_floor, usual_ranges
-from proxlin.app.tabular.families.held_out_error import HeldOutError
-from proxlin.app.tabular.families.shrinkage import Shrinkage, ShrinkageSearch
-from proxlin.app.tabular.reading.columns import ColumnRoles
-from proxlin.app.tabular.storage.regressor_state import regressor_state, restore_regressor
+from proxlin.estimators.families.additive import Ramps
+from proxlin.estimators.families.family_search import fit_families
+from proxlin.estimators.families.folds import ColumnRoles, FoldedTable
+from proxlin.estimators.families.held_out_error import HeldOutError
+from proxlin.estimators.families.regressor_state import regressor_state, restore_regressor
+from proxlin.estimators.families.shrinkage import Shrinkage, ShrinkageSearch
+from proxlin.estimators.families.usual_values import scale_floor, usual_ranges
 
 
 def roles(count):
@@ -205,7 +205,7 @@ def test_a_second_fit_takes_the_shrinkage_of_the_first(model, product):
 
 @pytest.mark.slow
 def test_a_net_takes_part_when_there_is_time_for_it(monkeypatch):
-    monkeypatch.setattr("proxlin.app.tabular.families.family_search._NET_FOLDS", 2)
+    monkeypatch.setattr("proxlin.estimators.families.family_search._NET_FOLDS", 2)
     generator = np.random.default_rng(0)
     x = generator.uniform(-2, 2, size=(250, 2))
     z = np.sin(x[:, :1] * x[:, 1:]) + 0.05 * generator.normal(size=(250, 1))

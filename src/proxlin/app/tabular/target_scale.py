@@ -8,11 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from proxlin._checks import counted
-from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.families.held_out_error import HeldOutError
 from proxlin.app.tabular.reading.column_kinds import robust_scaling
-from proxlin.app.tabular.reading.columns import ColumnRoles, Matrix, NumberColumn, Vector
-from proxlin.app.tabular.reading.target_codes import coded_rows
+from proxlin.app.tabular.reading.columns import NumberColumn
+from proxlin.estimators.families.additive import AdditiveModel, Ramps
+from proxlin.estimators.families.folds import ColumnRoles
+from proxlin.estimators.families.held_out_error import HeldOutError
+from proxlin.estimators.families.usual_values import coded_rows
+from proxlin.estimators.tables import Matrix, Vector
 
 _SKEWED = 1.2  # upper over lower half of the range between the outer tenths
 _LEAST_POSITIVE = 0.9  # share of the values; the others may be wrong, and count as outliers

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlin.app.tabular.families.additive import AdditiveModel
-from proxlin.app.tabular.families.forest import Forest
-from proxlin.app.tabular.families.kernel import KernelSurface
-from proxlin.app.tabular.families.table_regressor import (
+from proxlin.estimators.estimator_state import estimator_state, restore_estimator
+from proxlin.estimators.families.additive import AdditiveModel
+from proxlin.estimators.families.folds import ColumnRoles
+from proxlin.estimators.families.forest import Forest
+from proxlin.estimators.families.kernel import KernelSurface
+from proxlin.estimators.families.table_regressor import (
     ColumnMember,
     FamilyFigures,
     Member,
     NetMember,
     TableRegressor,
 )
-from proxlin.app.tabular.families.trees import BoostedTrees
-from proxlin.app.tabular.reading.columns import ColumnRoles
-from proxlin.estimators import RobustRegressor
-from proxlin.estimators.estimator_state import estimator_state, restore_estimator
+from proxlin.estimators.families.trees import BoostedTrees
+from proxlin.estimators.regression.regressor import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 
 # Of a model that only has ramps.

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from proxlin.app.tabular.reading.target_codes import coded_rows, uncoded_rows
+from proxlin.estimators.families.usual_values import coded_rows, uncoded_rows
 
 
 @pytest.fixture

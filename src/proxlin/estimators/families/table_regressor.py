@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from proxlin.app.tabular.families.additive import AdditiveModel, Ramps
-from proxlin.app.tabular.families.forest import Forest
-from proxlin.app.tabular.families.kernel import KernelSurface
-from proxlin.app.tabular.families.trees import BoostedTrees
-from proxlin.app.tabular.reading.columns import ColumnRoles, Indices, Matrix, Vector
-from proxlin.estimators import RobustRegressor
+from proxlin.estimators.families.additive import AdditiveModel, Ramps
+from proxlin.estimators.families.folds import ColumnRoles
+from proxlin.estimators.families.forest import Forest
+from proxlin.estimators.families.kernel import KernelSurface
+from proxlin.estimators.families.trees import BoostedTrees
+from proxlin.estimators.regression.regressor import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
+from proxlin.estimators.tables import Indices, Matrix, Vector
 
 FAMILIES = ("linear", "additive", "kernel", "trees", "forest", "net")
 QUANTILES = np.linspace(0.005, 0.995, 199)  # of held-out residuals, for intervals
