@@ -1,17 +1,13 @@
 """The default linear model: flat over size, share and shape of errors; R's robustbase as anchor."""
 
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
+from benchmarks.anchors import REFERENCES, TABLES, agrees, answers_of_r, our_answer
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 
 from proxlin import RobustRegressor, robust_r2_score
 
-TABLES = pd.read_csv(Path(__file__).parent / "robustbase" / "tables.csv")
-ANSWERS = pd.read_csv(Path(__file__).parent / "robustbase" / "answers.csv")
 # Tables on which we do not agree with any of R's fits; docs/regression.md says why.
 FITS_OF_R_DISAGREE = {"condroz", "toxicity"}
 DIFFERENT = FITS_OF_R_DISAGREE | {"SiegelsEx", "stackloss"}
@@ -234,50 +230,21 @@ def test_clean_rows_mostly_get_least_squares_itself(targets):
     assert np.mean(same) >= 1.0 - 0.05 * targets - 3 * np.sqrt(0.05 * targets / 20)
 
 
-def answers_of_r(name):
-    """(coefficients, standard errors, sets of flags) of R's MM and LTS fits."""
-    answers = ANSWERS[(ANSWERS["table"] == name) & ANSWERS["method"].isin(["MM", "KS2014", "LTS"])]
-    for _, answer in answers.groupby("method"):
-        value = {kind: part.set_index("index")["value"] for kind, part in answer.groupby("kind")}
-        flags = [set(value[kind].index) if kind in value else set() for kind in ("flag", "flag2.5")]
-        yield value["coef"].to_numpy(), value.get("error", pd.Series()).to_numpy(), flags
-
-
-def our_answer(name):
-    table = TABLES[TABLES["table"] == name]
-    x = table.filter(regex="^x").dropna(axis=1, how="all").to_numpy()
-    model = RobustRegressor().fit(x, table["y"].to_numpy())
-    coef = np.concatenate([[model.intercept_], model.coef_])
-    return coef, [set(np.flatnonzero(model.outliers_).tolist())]
-
-
-def away(coef, flags, others):
-    """Standard errors of the others from the nearest of them, and rows from the nearest flags."""
-    distances, different = [], []
-    for value, errors, theirs in others:
-        if len(errors) == len(coef):
-            distances.append((np.abs(coef - value) / np.where(errors > 0, errors, 1e-9)).max())
-        different += [len(a ^ b) for a in flags for b in theirs]
-    return min(distances), min(different)
-
-
 @pytest.mark.parametrize("name", sorted(set(TABLES["table"]) - DIFFERENT))
 def test_tables_of_robustbase_have_the_answers_of_r(name):
     """Coefficients within a standard error of one of R's MM and LTS fits, flags but for one row."""
-    errors, rows = away(*our_answer(name), answers_of_r(name))
-    assert errors <= 1.0
-    assert rows <= 1
+    answers = answers_of_r(name)
+    assert agrees(our_answer(name).away(answers[method] for method in REFERENCES))
 
 
 @pytest.mark.parametrize("name", sorted(FITS_OF_R_DISAGREE))
 def test_ours_is_nearer_to_one_fit_of_r_than_these_are_to_each_other(name):
-    answers = list(answers_of_r(name))
-    errors, rows = away(*our_answer(name), answers)
-    for coef, _, flags in answers:
-        others = [answer for answer in answers if answer[0] is not coef]
-        least_errors, least_rows = away(coef, flags, others)
-        assert errors < least_errors
-        assert rows < least_rows
+    answers = answers_of_r(name)
+    errors, rows = our_answer(name).away(answers[method] for method in REFERENCES)
+    for method in REFERENCES:
+        least = answers[method].away(answers[other] for other in REFERENCES if other != method)
+        assert errors < least[0]
+        assert rows < least[1]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from scipy import sparse
 from proxlin import RobustRegressor
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.regression import regressor
-from proxlin.estimators.regression.sparse_linear import sparse_scaling
+from proxlin.estimators.regression.sparse_design import sparse_scaling
 from proxlin.estimators.scaling import RobustScaling
 
 
@@ -76,6 +76,21 @@ def test_few_rows_get_a_ridge_and_predict_better_with_it():
     assert np.median(np.abs(ridged.predict(new) - target)) < np.median(
         np.abs(plain.predict(new) - target)
     )
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(300, 200), (200, 300)])
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_a_fit_that_follows_its_rows_is_judged_by_others(rows, columns, share):
+    x, y, _ = planted(rows=rows + 300, columns=columns, noise=1.0)
+    wrong, new = np.arange(rows) < share * rows, slice(rows, None)
+    model = RobustRegressor(random_state=0).fit(x[:rows], y[:rows] + 1e4 * wrong)
+    away = y[new] - model.predict(x[new])
+    low, high = model.predict_interval(x[new], 0.9)
+    assert 0.8 < ((low <= y[new]) & (y[new] <= high)).mean() < 0.98
+    assert 0.7 < model.scale_[0] / (1.0 if columns < rows else away.std()) < 1.4
+    assert (model.outlier_scores(x[new], y[new]) > 3.5).mean() < 0.04
+    assert model.outliers_[wrong].all()
+    assert model.outliers_[~wrong].mean() < 0.03
 
 
 def test_weights_count_rows_and_no_intercept_is_none():

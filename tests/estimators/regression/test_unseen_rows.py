@@ -37,6 +37,21 @@ def test_more_features_than_rows_hide_no_noise(settings, signal):
     assert np.mean(flags) < 0.03
 
 
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_rare_categories_are_not_learnt_by_heart(share):
+    """A weak ridge leaves their rows 1e-8 of themselves, which must not pass for rounding."""
+    rng = np.random.default_rng(0)
+    x = (rng.random((500, 300)) < 0.04).astype(float)
+    y = x @ rng.normal(size=300) + 0.5 * rng.normal(size=500)
+    wrong, new = np.arange(200) < share * 200, slice(200, 500)
+    model = RobustRegressor().fit(x[:200], y[:200] + 100 * wrong)
+    away = y[new] - model.predict(x[new])
+    assert away.std() < 1.1 * y[new].std()
+    assert 0.7 < model.scale_[0] / away.std() < 1.4
+    assert model.outliers_[:200][wrong].all()
+    assert model.outliers_[~wrong].mean() < 0.05
+
+
 @pytest.mark.parametrize(("n", "features"), [(60, 40), (60, 20)])
 def test_new_good_rows_are_flagged_as_seldom_as_old_ones(n, features):
     """0.6 % of them, though the fit knows them less well; by plain residuals 9 and 2.4 %."""

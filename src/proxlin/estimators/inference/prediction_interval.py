@@ -89,6 +89,15 @@ class Calibration:
         return np.column_stack(parts)
 
 
+class EvenCalibration(Calibration):
+    """Intervals of one width: the features of the rows are not kept."""
+
+    def reach(self, x: Vector, fitted: Vector, coverage: float, *, local: bool) -> Vector:
+        """(n, targets): how far intervals of new rows extend to both sides."""
+        widths = [clean_quantile(column, coverage) for column in self.misfit.T]
+        return np.tile(np.array(widths), (len(fitted), 1))
+
+
 def cross_interval(
     folds: Sequence[tuple[Predict, Calibration]], x: Vector, coverage: float, *, local: bool
 ) -> tuple[Vector, Vector]:

@@ -22,12 +22,16 @@ from proxlin._checks import (
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.inference.coefficient_errors import FittedLine
 from proxlin.estimators.inference.diagnostics import diagnose, draw_diagnostics
-from proxlin.estimators.inference.prediction_interval import Calibration, cross_interval
+from proxlin.estimators.inference.prediction_interval import (
+    Calibration,
+    EvenCalibration,
+    cross_interval,
+)
 from proxlin.estimators.inference.regression_summary import RegressionSummary
 from proxlin.estimators.regression.judged_rows import row_counts
 from proxlin.estimators.regression.regression_learner import RegressionLearner
 from proxlin.estimators.regression.regression_model import Weights
-from proxlin.estimators.regression.sparse_linear import EvenCalibration, fit_sparse_linear
+from proxlin.estimators.regression.sparse_linear import fit_sparse_linear
 from proxlin.estimators.robust_r2 import robust_r2_score
 from proxlin.estimators.robust_scale import INNER
 from proxlin.estimators.scaling import RobustScaling

@@ -32,6 +32,7 @@ _FIRST, _ROUNDS = 3, 12  # turns from each start, and from the best of them
 _SETTLED = 1e-3
 _EXACT = 1e-4  # tau-scale, of the target's, below which a fit is as exact as any: rows have copies
 _RAISED = 2.0  # times the tau-scale: more than chance finds in rows that are chosen for it
+_LEAST_LEFT = 1e-12  # of 1 - h, above its rounding: a weak ridge leaves wide rows next to nothing
 
 
 def robust_ridge_fit(
@@ -105,7 +106,7 @@ class _Path:
         shrunk = 1.0 / (values[:, None] + STRENGTHS)  # (m, strengths)
         residual = away[:, None] - scores @ (shrunk * moments[:, None])
         leverage = (scores**2) @ shrunk / total + (1.0 / total if self.intercept else 0.0)
-        left_out = residual / np.maximum(1.0 - trust[:, None] * leverage, 1e-6)
+        left_out = residual / np.maximum(1.0 - trust[:, None] * leverage, _LEAST_LEFT)
         spreads = tau_scale(left_out.T, self.weights)
         index = int(np.argmin(spreads))
         slopes = vectors @ (shrunk[:, index] * moments)
@@ -203,12 +204,12 @@ def _judged(path: _Path, trust: Vector) -> tuple[Vector, float, float]:
 
 def _left_over(trust: Vector, leverage: Vector) -> Vector:
     """1 + h - 2 trust h: the variance of a residual over the noise's, in the fit and out of it."""
-    return np.maximum(1.0 + leverage - 2.0 * trust * leverage, 1e-6)
+    return np.maximum(1.0 + leverage - 2.0 * trust * leverage, _LEAST_LEFT)
 
 
 def _studentised(left_out: Vector, trust: Vector, leverage: Vector) -> Vector:
     """Leave-one-out residuals r / (1 - trust h) as residuals over their deviations."""
-    own: Vector = left_out * np.maximum(1.0 - trust * leverage, 1e-6)
+    own: Vector = left_out * np.maximum(1.0 - trust * leverage, _LEAST_LEFT)
     return own / np.sqrt(_left_over(trust, leverage))
 
 

@@ -9,47 +9,36 @@ of its column have no say until the others predict them.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
-from scipy.sparse.linalg import LinearOperator, lsmr
-from scipy.stats import norm
 
-from proxlin.estimators.inference.prediction_interval import Calibration, clean_quantile
-from proxlin.estimators.regression.judged_rows import FALSE_FLAGS, FEW, Judged
+from proxlin.estimators.regression.judged_rows import FEW, Judged, cutoff_of
 from proxlin.estimators.regression.robust_linear import RobustLinear
+from proxlin.estimators.regression.sparse_design import SparseDesign, sparse_scaling
 from proxlin.estimators.robust_scale import (
     EFFICIENT,
     Vector,
     bisquare_weight,
     inner_scale,
     m_scale,
+    tau_scale,
 )
-from proxlin.estimators.scaling import RobustScaling
 from proxlin.methods.contract import Status
 from proxlin.run.result import Certificate, History, Result
 
 STRENGTHS = (1.0, 0.1, 0.01, 1e-3, 1e-4)  # of a ridge, tried on held-out rows where rows are few
 _FAR = 10.0  # times the median size of a column's cells that are not zero
 _ABSOLUTE_STEPS, _BISQUARE_STEPS = 30, 50
+_PARTS = 5  # of the rows, left out in turn
+_UNSEEN_STEPS, _STRENGTH_STEPS = 10, 3  # of weights by what is left out, and of a strength by it
+_SETTLED = 1e-3  # mean change of the weights that ends these
+_LEAST = 1e-10  # scale, of the size of the targets
 _NARROWEST = 1e-2  # of the median residual: the kink of |r| is rounded off below
-
-
-def sparse_scaling(x: csr_array) -> RobustScaling:
-    """`RobustScaling.fit` of the columns without their centres, zeros counting as cells.
-
-    A column of which three quarters are zero has its mean size as scale.
-    """
-    columns = csc_array(x)
-    filled = np.diff(columns.indptr)
-    scale = abs(columns).sum(axis=0) / max(1, x.shape[0])
-    for j in np.flatnonzero(4 * filled >= x.shape[0]):
-        scale[j] = RobustScaling.fit(columns[:, [j]].toarray()).scale[0]
-    usable = scale > np.finfo(np.float32).tiny
-    return RobustScaling(np.zeros(x.shape[1]), np.where(usable, scale, 1.0))
 
 
 def fit_sparse_linear(
@@ -70,28 +59,30 @@ def fit_sparse_linear(
     n = x.shape[0]
     count = np.ones(n) if weights is None else weights * ((weights > 0).sum() / weights.sum())
     near = _near(x, count) if leverage else np.ones(n, dtype=bool)
-    design = _Design(x, sparse_scaling(x).scale, intercept)
+    design = SparseDesign(x, sparse_scaling(x).scale, intercept)
     used = min(int(np.count_nonzero(np.diff(csc_array(x).indptr))) + intercept, n)
+    few = bool(count.sum() < FEW * used)
     fits = []
     for column in y.T:
-        few = strength == "auto" or count.sum() < FEW * used
         if isinstance(strength, str):
-            chosen = _chosen_strength(design, column, count, seed) if few else 0.0
+            asked = few or strength == "auto"
+            chosen = _chosen_strength(design, column, count, seed) if asked else 0.0
         else:
             chosen = strength
-        lost = 0.0 if chosen > 0 else float(used)
-        fits.append(_fit_target(design, column, count, near, strength=chosen, lost=lost))
+        if chosen > 0 or count.sum() <= used:
+            strengths = STRENGTHS if isinstance(strength, str) else (chosen,)
+            judge = _Unseen.rows(design, seed)
+            fit = judge.fit(column, count, near, start=chosen, strengths=strengths, used=used)
+        else:
+            fit = _fit_target(design, column, count, near, lost=float(used))
+        fits.append(fit)
     coef = np.stack([fit.theta[intercept:] for fit in fits])
     offset = np.array([fit.theta[0] if intercept else 0.0 for fit in fits])
-    residual = np.abs(y - (x @ coef.T + offset))
+    unseen = np.array([fit.unseen_scale for fit in fits])
+    left_out = np.column_stack([fit.left_out for fit in fits])
+    cutoff = cutoff_of(float(count.sum()), len(fits))
     scale = np.array([fit.scale for fit in fits])
-    lost = 0.0 if any(fit.strength > 0 for fit in fits) else float(used)
-    spread = np.sqrt(max(0.05, 1.0 - lost / max(1.0, count.sum())))  # on average over the rows
-    flagged = 1.0 - (1.0 - FALSE_FLAGS) ** (1.0 / len(fits))
-    judged = Judged(
-        scale, residual / (scale * spread), float(norm.ppf(1.0 - flagged / 2.0)),
-        residual / spread**2, scale / spread,
-    )  # fmt: skip
+    judged = Judged(scale, left_out / unseen, cutoff, left_out, unseen)
     objective = sum(fit.objective for fit in fits)
     slope = max(fit.slope for fit in fits)
     seconds = time.perf_counter() - began
@@ -118,125 +109,147 @@ class _Fit:
 
     theta: Vector  # intercept first, if there is one
     scale: float
+    left_out: Vector  # (n,) |residual| of each row from a fit without it
+    unseen_scale: float  # of these, for good rows
     trust: Vector  # (n,)
     strength: float  # of the ridge, on scaled columns
-    objective: float
-    slope: float  # of the weighted squares at the end, relative to that without features
     steps: int
+    objective: float = 0.0
+    slope: float = 0.0  # of the weighted squares at the end, relative to that without features
 
+    def proven(self, design: SparseDesign, target: Vector, count: Vector) -> _Fit:
+        """With the objective, and how far from its least value it may be."""
+        mass, theta = count * self.trust, self.theta
+        charged = design.charged * (theta * design.length)
+        squares = float(mass @ (target - design.apply(theta)) ** 2) / float(mass.sum())
+        at_zero = np.linalg.norm(design.slope(target, mass, 0.0, np.zeros_like(theta)))
+        slope = np.linalg.norm(design.slope(target, mass, self.strength, theta))
+        return replace(
+            self,
+            objective=squares + self.strength * float(charged @ charged),
+            slope=float(slope / at_zero) if at_zero > 0 else 0.0,
+        )
 
-class _Design:
-    """[1, x] with columns of length one, for least squares by products."""
-
-    def __init__(self, x: csr_array, scale: Vector, intercept: bool) -> None:
-        self.x, self.intercept = x, intercept
-        length = np.sqrt(np.asarray(x.multiply(x).sum(axis=0)).reshape(-1))
-        first = [np.sqrt(x.shape[0])] if intercept else []
-        length = np.concatenate([first, length])
-        self.length = np.where(length > 0, length, 1.0)
-        charged = np.concatenate([[0.0] if intercept else [], scale])
-        self.charged = charged / self.length  # scaled coefficient over unit coefficient
-
-    def rows(self, keep: NDArray[np.bool_]) -> _Design:
-        """The same columns on some of the rows."""
-        part = object.__new__(_Design)
-        part.x, part.intercept = self.x[keep], self.intercept
-        part.length, part.charged = self.length, self.charged
-        return part
-
-    def apply(self, theta: Vector) -> Vector:
-        """Fitted values for plain coefficients, the intercept first."""
-        if not self.intercept:
-            return np.asarray(self.x @ theta)
-        fitted: Vector = np.asarray(self.x @ theta[1:]) + theta[0]
-        return fitted
-
-    def transposed(self, rows: Vector) -> Vector:
-        """[1, x]' rows."""
-        products = np.asarray(self.x.T @ rows)
-        return np.concatenate([[rows.sum()], products]) if self.intercept else products
-
-    def least_squares(
-        self, y: Vector, weights: Vector, strength: float, start: Vector, accuracy: float
-    ) -> Vector:
-        """argmin sum_i w_i (y_i - a_i theta)^2 / sum w + strength ||scaled coefficients||^2."""
-        root = np.sqrt(weights)
-        n, k = len(y), len(self.length)
-        damp = np.sqrt(strength * weights.sum()) * self.charged
-
-        def forward(unit: Vector) -> Vector:
-            unit = np.ravel(unit)
-            return np.concatenate([root * self.apply(unit / self.length), damp * unit])
-
-        def back(rows: Vector) -> Vector:
-            rows = np.ravel(rows)
-            pulls: Vector = self.transposed(root * rows[:n]) / self.length + damp * rows[n:]
-            return pulls
-
-        operator = LinearOperator((n + k, k), matvec=forward, rmatvec=back, dtype=np.float64)
-        target = np.concatenate([root * y, np.zeros(k)])
-        solved = lsmr(
-            operator, target, atol=accuracy, btol=accuracy, conlim=0.0,
-            maxiter=min(1000, 4 * k + 20), x0=start * self.length,
+    def times(self, unit: float) -> _Fit:
+        """The same in other units of the target."""
+        return replace(
+            self, theta=self.theta * unit, scale=self.scale * unit, left_out=self.left_out * unit,
+            unseen_scale=self.unseen_scale * unit, objective=self.objective * unit**2,
         )  # fmt: skip
-        theta: Vector = np.asarray(solved[0]) / self.length
-        return theta
-
-    def slope(self, y: Vector, weights: Vector, strength: float, theta: Vector) -> Vector:
-        """Half the gradient of the same, in unit coefficients."""
-        pull = self.transposed(weights * (y - self.apply(theta))) / self.length
-        slope: Vector = pull / weights.sum() - strength * self.charged**2 * theta * self.length
-        return slope
 
 
 def _fit_target(
-    design: _Design,
-    y: Vector,
-    count: Vector,
-    near: NDArray[np.bool_],
-    *,
-    strength: float,
-    lost: float,
+    design: SparseDesign, y: Vector, count: Vector, near: NDArray[np.bool_], *, lost: float
 ) -> _Fit:
     """The bisquare fit from the least absolute residuals of the rows nearby."""
-    size = float(np.median(np.abs(y - np.median(y)))) or float(np.abs(y).max()) or 1.0
+    size = _typical(y)
     target = y / size
-    theta, steps = _least_absolute(design, target, np.where(near, count, 0.0), strength)
+    theta, steps = _least_absolute(design, target, np.where(near, count, 0.0), 0.0)
     residual = target - design.apply(theta)
     freedom = max(0.05, 1.0 - lost / max(1.0, float(count[near].sum())))
     wide = float(m_scale(residual[near], count[near], freedom=freedom))
-    scale = max(wide, 1e-10)
+    scale = max(wide, _LEAST)
     trust = np.ones(len(y))
     for step in range(_BISQUARE_STEPS):
-        trust = bisquare_weight(residual / (EFFICIENT * scale))
-        if step == 0:  # rows far out come back if they fit
-            trust = np.where(near, trust, 0.0)
-        mass = count * trust
-        if not mass.any():
-            trust, mass = np.ones(len(y)), count
-        theta = design.least_squares(target, mass, strength, theta, 1e-9)
+        trust = _weights(residual / scale, near if step == 0 else None, count)
+        theta = design.least_squares(target, count * trust, 0.0, theta, 1e-9)
         steps += 1
         new = target - design.apply(theta)
         moved = float(np.median(np.abs(new - residual)))
         residual = new
         if step > 0 and moved <= 1e-6 * scale:
             break
-    theta = design.least_squares(target, mass, strength, theta, 1e-13)
+    theta = design.least_squares(target, count * trust, 0.0, theta, 1e-13)
     residual = target - design.apply(theta)
     inner = inner_scale(residual, count * (trust > 0), start=scale, largest=scale, lost=lost)
-    charged = design.charged * (theta * design.length)
-    squares = float(mass @ residual**2) / float(mass.sum())
-    at_zero = np.linalg.norm(design.slope(target, mass, 0.0, np.zeros_like(theta)))
-    slope = np.linalg.norm(design.slope(target, mass, strength, theta))
-    return _Fit(
-        theta * size, max(inner, 1e-10) * size, trust, strength,
-        (squares + strength * float(charged @ charged)) * size**2,
-        float(slope / at_zero) if at_zero > 0 else 0.0, steps,
-    )  # fmt: skip
+    scale = max(inner, _LEAST)
+    spread = float(np.sqrt(max(0.05, 1.0 - lost / max(1.0, count.sum()))))  # over the rows
+    fit = _Fit(theta, scale, np.abs(residual) / spread**2, scale / spread, trust, 0.0, steps)
+    return fit.proven(design, target, count).times(size)
+
+
+@dataclass(frozen=True, eq=False)
+class _Unseen:
+    """The same where a fit may follow its rows: each is judged by a fit to most of the others."""
+
+    design: SparseDesign
+    held: list[NDArray[np.bool_]]  # parts of the rows
+
+    @classmethod
+    def rows(cls, design: SparseDesign, seed: int) -> _Unseen:
+        """In five parts."""
+        part = np.random.default_rng(seed).permutation(design.x.shape[0]) % _PARTS
+        return cls(design, [part == number for number in range(_PARTS)])
+
+    def fit(
+        self,
+        y: Vector,
+        count: Vector,
+        near: NDArray[np.bool_],
+        *,
+        start: float,
+        strengths: Sequence[float],
+        used: int,
+    ) -> _Fit:
+        """Strength and weights in turns, from the least absolute residuals of the rows nearby.
+
+        By least squares residuals have sqrt(1 - h) deviations of the noise in the fit, and
+        1 / sqrt(1 - h) out of it: the noise lies between, where rows are more than columns.
+        """
+        size = _typical(y)
+        target, mass = y / size, np.where(near, count, 0.0)
+        kept = [self.design.rows(~part) for part in self.held]
+        found = [
+            _least_absolute(rows, target[~part], mass[~part], start)
+            for rows, part in zip(kept, self.held, strict=True)
+        ]
+        thetas, steps = [theta for theta, _ in found], sum(taken for _, taken in found)
+        residual, strength, before = self._residual(target, thetas), start, np.zeros(len(y))
+        for step in range(_UNSEEN_STEPS):
+            wide = float(m_scale(residual, count))
+            unseen = inner_scale(residual, count, start=wide, largest=wide, lost=0.0)
+            unseen = max(unseen, _LEAST)
+            trust = _weights(residual / unseen, near if step == 0 else None, count)
+            if np.abs(trust - before).mean() <= _SETTLED:
+                break
+            before, tried = trust, []
+            for value in strengths if step < _STRENGTH_STEPS else (strength,):
+                thetas = [
+                    rows.least_squares(target[~part], (count * trust)[~part], value, theta, 1e-6)
+                    for rows, part, theta in zip(kept, self.held, thetas, strict=True)
+                ]
+                residual = self._residual(target, thetas)
+                tried.append((float(tau_scale(residual, count)), value, thetas, residual))
+                steps += _PARTS
+            _, strength, thetas, residual = min(tried, key=lambda each: each[0])
+        theta = self.design.least_squares(target, count * trust, strength, thetas[0], 1e-13)
+        own = target - self.design.apply(theta)
+        inner = inner_scale(own, count * (trust > 0), start=unseen, largest=unseen, lost=0.0)
+        scale = float(np.sqrt(inner * unseen)) if count.sum() > used else unseen
+        fit = _Fit(theta, max(scale, _LEAST), np.abs(residual), unseen, trust, strength, steps)
+        return fit.proven(self.design, target, count).times(size)
+
+    def _residual(self, target: Vector, thetas: list[Vector]) -> Vector:
+        residual = np.empty(len(target))
+        for part, theta in zip(self.held, thetas, strict=True):
+            residual[part] = target[part] - self.design.rows(part).apply(theta)
+        return residual
+
+
+def _typical(y: Vector) -> float:
+    return float(np.median(np.abs(y - np.median(y)))) or float(np.abs(y).max()) or 1.0
+
+
+def _weights(distance: Vector, near: NDArray[np.bool_] | None, count: Vector) -> Vector:
+    """Those of the bisquare, at first of the rows nearby; rows far out come back if they fit."""
+    trust = bisquare_weight(distance / EFFICIENT)
+    if near is not None:
+        trust = np.where(near, trust, 0.0)
+    return trust if (count * trust).any() else np.ones(len(trust))
 
 
 def _least_absolute(
-    design: _Design, y: Vector, count: Vector, strength: float
+    design: SparseDesign, y: Vector, count: Vector, strength: float
 ) -> tuple[Vector, int]:
     """argmin sum_i |r_i|, its kink rounded off, by squares reweighted by 1 / |r_i|."""
     theta = np.zeros(len(design.length))
@@ -257,7 +270,7 @@ def _least_absolute(
     return theta, steps
 
 
-def _chosen_strength(design: _Design, y: Vector, count: Vector, seed: int) -> float:
+def _chosen_strength(design: SparseDesign, y: Vector, count: Vector, seed: int) -> float:
     """The strength whose held-out fifth of the rows has the smallest median residual."""
     held = np.random.default_rng(seed).permutation(len(y)) % 5 == 0
     if not count[~held].any() or not count[held].any():
@@ -285,12 +298,3 @@ def _near(x: csr_array, count: Vector) -> NDArray[np.bool_]:
     typical[filled > 0] = size[order][middle[filled > 0]]
     near[columns.indices[size > _FAR * typical[column]]] = False
     return near if count[near].sum() > 0.5 * count.sum() else np.ones_like(near)
-
-
-class EvenCalibration(Calibration):
-    """Intervals of one width: the features of the rows are not kept."""
-
-    def reach(self, x: Vector, fitted: Vector, coverage: float, *, local: bool) -> Vector:
-        """(n, targets): how far intervals of new rows extend to both sides."""
-        widths = [clean_quantile(column, coverage) for column in self.misfit.T]
-        return np.tile(np.array(widths), (len(fitted), 1))

@@ -26,7 +26,7 @@ from proxlin._checks import (
 )
 from proxlin.errors import CombinationError, InvalidInputError
 from proxlin.estimators.base import RobustBase
-from proxlin.estimators.regression.sparse_linear import sparse_scaling
+from proxlin.estimators.regression.sparse_design import sparse_scaling
 from proxlin.estimators.scaling import RobustScaling
 from proxlin.estimators.scores import OutlierScale
 from proxlin.estimators.selection.selection_path import GroupPath, SelectionPath, row_norms
