@@ -29,7 +29,12 @@ _MOST_COEFFICIENTS = 40
 _MOST_IMPORTANT = 12
 _ABOUT = re.compile(r"(?P<start>(?:Test rows: )?)'(?P<name>[^']+)':? (?P<rest>.*)", re.DOTALL)
 _MOST_TARGETS = 3  # that the first sentences and tiles speak of
-_FORMS = {"number": "number", "date": "date, as days since 1970", "truth": "yes or no, as 1 and 0"}
+_FORMS = {
+    "number": "number",
+    "date": "date, as days since 1970",
+    "clock": "time, in hours",
+    "truth": "yes or no, as 1 and 0",
+}
 
 
 def fit_report(summary: FitSummary, command: str) -> str:
