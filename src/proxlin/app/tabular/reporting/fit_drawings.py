@@ -171,8 +171,10 @@ def score_drawing(judged: Judgement, rows: NDArray[Any], cutoff: float) -> Pictu
     axes.scatter(rows[good], judged.scores[good], s=8, color=BLUE, alpha=0.6, label="fits")
     axes.scatter(rows[bad], judged.scores[bad], s=20, color=ORANGE, marker="x", label="outlier")
     axes.axhline(cutoff, color=ORANGE, linewidth=0.8, linestyle="--")
-    if np.nanmax(judged.scores[some], initial=0.0) > 4 * cutoff:
+    highest = float(np.nanmax(judged.scores[some], initial=0.0))
+    if highest > 4 * cutoff:
         axes.set_yscale("symlog", linthresh=2 * cutoff)
+        axes.set_ylim(top=2 * highest)
     axes.legend(loc="best", fontsize=8, frameon=False)
     plain_ticks(axes.xaxis, axes.yaxis)
     thinned = "" if len(some) == len(rows) else f" Of {len(rows):,} rows {len(some):,} are drawn."
