@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,22 +187,33 @@ def _member_module(member: Member) -> nn.Module:
 
 
 class _Average(_Parts):
-    """The weighted mean of all members, in scaled targets."""
+    """The weighted mean of the families, in scaled targets."""
 
     def __init__(self, regressor: TableRegressor) -> None:
         low, high = regressor.ranges
         super().__init__(low=low, high=high)
         self.columns = None if regressor.columns is None else torch.from_numpy(regressor.columns)
-        members = [(name, regressor.members[name]) for name in regressor.taking_part]
-        self.shares = [regressor.weights[name] / len(own) for name, own in members for _ in own]
-        self.members = nn.ModuleList(_member_module(member) for _, own in members for member in own)
+        names = regressor.taking_part
+        self.shares = [regressor.weights[name] for name in names]
+        self.families = nn.ModuleList(
+            nn.ModuleList(map(_member_module, regressor.members[name])) for name in names
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         if self.columns is not None:
             x = x[:, self.columns]
         x = torch.minimum(torch.maximum(x, self.low), self.high)
-        weighted = zip(self.shares, self.members, strict=True)
-        return torch.stack([share * member(x) for share, member in weighted]).sum(0)
+        weighted = zip(self.shares, self.families, strict=True)
+        return torch.stack([share * _mean_answer(family, x) for share, family in weighted]).sum(0)
+
+
+def _mean_answer(members: Iterable[nn.Module], x: Tensor) -> Tensor:
+    """That of `mean_prediction`."""
+    answers = torch.stack([member(x) for member in members])
+    if len(answers) > 2:
+        ordered = answers.sort(dim=0).values
+        answers = torch.minimum(torch.maximum(answers, ordered[1]), ordered[-2])
+    return answers.mean(0)
 
 
 class _PlainTargets(_Parts):

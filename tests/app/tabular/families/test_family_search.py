@@ -7,6 +7,7 @@ from proxlin.app.tabular.families.family_search import fit_families
 from proxlin.app.tabular.families.folds import FoldedTable, scale_floor, usual_ranges
 from proxlin.app.tabular.families.held_out_error import HeldOutError
 from proxlin.app.tabular.families.shrinkage import Shrinkage, ShrinkageSearch
+from proxlin.app.tabular.families.table_regressor import mean_prediction
 from proxlin.app.tabular.reading.columns import ColumnRoles
 from proxlin.app.tabular.storage.regressor_state import regressor_state, restore_regressor
 
@@ -234,3 +235,20 @@ def test_a_forest_that_is_late_is_left_out_and_alone_it_is_not(product, monkeypa
     model = fit_families(x, z, roles(3), families=("linear", "forest"))
     assert model.taking_part == ["linear"]
     assert fit_families(x, z, roles(3), families=("forest",)).taking_part == ["forest"]
+
+
+def test_a_member_that_follows_wrong_rows_of_its_fold_moves_the_mean_no_farther_than_the_next():
+    class Member:
+        def __init__(self, answer):
+            self.answer = answer
+
+        def predict(self, x):
+            return np.full((len(x), 1), self.answer)
+
+    def mean(*answers):
+        return mean_prediction([Member(answer) for answer in answers], np.empty((3, 2)))[:, 0]
+
+    np.testing.assert_array_equal(mean(1.0, 3.0, 2.0, 0.0, 1e12), [2.0] * 3)
+    np.testing.assert_array_equal(mean(1.0, 3.0, 2.0, -1e12, 1e12), [2.0] * 3)
+    np.testing.assert_array_equal(mean(5.0, 1e12, 5.0), [5.0] * 3)
+    np.testing.assert_array_equal(mean(1.0, 2.0), [1.5] * 3)
