@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,6 +185,17 @@ def _member_module(member: Member) -> nn.Module:
     return _WithColumns(member)
 
 
+class _MeanAnswer(nn.ModuleList):
+    """That of `mean_prediction`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        answers = torch.stack([member(x) for member in self])
+        if len(answers) > 2:
+            ordered = answers.sort(dim=0).values
+            answers = torch.minimum(torch.maximum(answers, ordered[1]), ordered[-2])
+        return answers.mean(0)
+
+
 class _Average(_Parts):
     """The weighted mean of the families, in scaled targets."""
 
@@ -196,7 +206,7 @@ class _Average(_Parts):
         names = regressor.taking_part
         self.shares = [regressor.weights[name] for name in names]
         self.families = nn.ModuleList(
-            nn.ModuleList(map(_member_module, regressor.members[name])) for name in names
+            _MeanAnswer(map(_member_module, regressor.members[name])) for name in names
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -204,16 +214,7 @@ class _Average(_Parts):
             x = x[:, self.columns]
         x = torch.minimum(torch.maximum(x, self.low), self.high)
         weighted = zip(self.shares, self.families, strict=True)
-        return torch.stack([share * _mean_answer(family, x) for share, family in weighted]).sum(0)
-
-
-def _mean_answer(members: Iterable[nn.Module], x: Tensor) -> Tensor:
-    """That of `mean_prediction`."""
-    answers = torch.stack([member(x) for member in members])
-    if len(answers) > 2:
-        ordered = answers.sort(dim=0).values
-        answers = torch.minimum(torch.maximum(answers, ordered[1]), ordered[-2])
-    return answers.mean(0)
+        return torch.stack([share * family(x) for share, family in weighted]).sum(0)
 
 
 class _PlainTargets(_Parts):
