@@ -27,7 +27,11 @@ _WORDS = 3  # that may stand for a missing number in any share of the cells,
 _MANY = 20  # beside so many different numbers
 _AGAIN = 3  # rows for each different code, or it tells rows apart
 _FORMS_OF_TWO = 12  # texts that two words can be written as: yes, Yes, YES, with spaces
-_MARKS = " \t\u00a0\u202f$€£¥%"  # currencies and the like around a number
+_MARKS = " \t\u00a0\u202f$€£¥₹%*"  # currencies, footnotes and the like around a number
+_CURRENCY = re.compile(  # ahead of a number; behind it is a unit like others
+    r"(EUR|USD|GBP|JPY|CHF|CNY|INR|AUD|CAD|NZD|HKD|SGD|KRW|BRL|MXN|ZAR|SEK|NOK|DKK|PLN|CZK|HUF|TRY"
+    r"|US\$|R\$|Rs\.?|kr\.?|Fr\.?)\s?(?=[-\d(])"
+)
 _MINUS = "\u2212"  # the typographic one
 _GAPS = " '\u2019\u00a0\u2009\u202f"  # between thousands, besides points and commas
 _PARTED = re.compile(rf"[1-9]\d{{0,2}}([{_GAPS}])\d{{3}}(?:\1\d{{3}})*(?![\d{_GAPS}])", re.ASCII)
@@ -295,7 +299,7 @@ def _plain(column: pd.Series[Any]) -> Vector:
 
 
 def _number(text: str, comma: bool) -> float:
-    text = text.replace(_MINUS, "-").strip(_MARKS)
+    text = _CURRENCY.sub("", text.replace(_MINUS, "-").strip(_MARKS), count=1)
     sign = ""
     if text.startswith("-"):
         sign, text = "-", text[1:]
