@@ -73,9 +73,11 @@ def _standing(record: dict[str, Any]) -> dict[str, Any]:
     reached = runs["probed"].when_below(rivals[who].curve[-1])
     ours, clean = runs["probed"].clean, [r.clean for r in rivals.values() if r.clean is not None]
     best, share = rivals[who], record.get("clean_share")
-    known = share is not None and best.clean is not None
+    wrong = math.nan
+    if share is not None and best.clean is not None:
+        wrong = 1 - share * best.clean / best.objective
     return {
-        "wrong": 1 - share * best.clean / best.objective if known else math.nan,
+        "wrong": wrong,
         "clean": math.nan if ours is None else ours / min(clean),
         "probed": runs["probed"].objective,
         "rival": rivals[who].objective,

@@ -103,6 +103,15 @@ def test_other_single_cells_are_those_that_no_shown_row_names(frame) -> None:
     every = {(row, cell.column) for row, cell in found.odd_cells(10)}
     assert other == every - named
     assert 0 < len(other) < len(every)
+    assert found.count_odd_cells() == (len(every), len({row for row, _ in every}))
+
+
+def test_wrong_cells_of_most_rows_are_counted_where_no_row_is_odder_than_the_others() -> None:
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.normal(size=(200, 10))).add_prefix("x")
+    wrong = rng.random(x.shape) < 0.1
+    cells, rows = detect_outliers(x.mask(wrong, 1e12)).count_odd_cells()
+    assert (cells, rows) == (wrong.sum(), wrong.any(axis=1).sum())
 
 
 def test_missing_numbers_stay_missing_and_no_median_is_told_of(frame) -> None:
@@ -119,6 +128,7 @@ def test_tables_without_far_numbers_or_without_numbers_have_no_odd_cells(frame) 
     levels = pd.DataFrame({name: rng.choice(["a", "b", "c"], 60) for name in ("u", "v", "w")})
     assert detect_outliers(clean).odd_cells(5) == []
     assert detect_outliers(levels).odd_cells(5) == []
+    assert detect_outliers(levels).count_odd_cells() == (0, 0)
 
 
 def test_no_expectation_lies_beyond_the_numbers_of_its_column() -> None:

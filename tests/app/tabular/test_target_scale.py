@@ -21,7 +21,7 @@ def chosen(x, y):
     frame = pd.DataFrame({"y": y})
     column, _, _ = learn_target(RawTable(frame), "y")
     column = scale_target(column, frame["y"])
-    return choose_target_scales((column,), y[:, None], x, ColumnRoles(np.arange(2)), 0)
+    return choose_target_scales((column,), y[:, None], x, ColumnRoles(np.arange(x.shape[1])), 0)
 
 
 @pytest.mark.parametrize("wrong", ["none", "one", "zeros", "a twentieth negative"])
@@ -52,3 +52,15 @@ def test_one_wrong_sign_does_not_move_predictions():
     away = np.abs(np.log(dirty.predict(frame)["y"] / clean.predict(frame)["y"]))
     assert away.max() < 0.1
     assert dirty.judge(wrong).worst(1) == [7]
+
+
+def test_few_rows_choose_their_scale_by_lines():
+    """Curves of twenty rows tell by chance: by them 26 of these 40 tables got their logarithm."""
+    on_log_scale = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(20, 3))
+        y = np.exp(1 + x @ [0.6, -0.4, 0.0] + 0.2 * rng.normal(size=20))
+        y[rng.choice(20, 3, replace=False)] *= 10
+        on_log_scale += chosen(x, y)[0][0].log
+    assert on_log_scale >= 34

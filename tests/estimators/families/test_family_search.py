@@ -8,6 +8,7 @@ from proxlin.estimators.families.folds import ColumnRoles, FoldedTable
 from proxlin.estimators.families.held_out_error import HeldOutError
 from proxlin.estimators.families.regressor_state import regressor_state, restore_regressor
 from proxlin.estimators.families.shrinkage import Shrinkage, ShrinkageSearch
+from proxlin.estimators.families.table_regressor import mean_prediction
 from proxlin.estimators.families.usual_values import scale_floor, usual_ranges
 
 
@@ -234,3 +235,20 @@ def test_a_forest_that_is_late_is_left_out_and_alone_it_is_not(product, monkeypa
     model = fit_families(x, z, roles(3), families=("linear", "forest"))
     assert model.taking_part == ["linear"]
     assert fit_families(x, z, roles(3), families=("forest",)).taking_part == ["forest"]
+
+
+def test_a_member_that_follows_wrong_rows_of_its_fold_moves_the_mean_no_farther_than_the_next():
+    class Member:
+        def __init__(self, answer):
+            self.answer = answer
+
+        def predict(self, x):
+            return np.full((len(x), 1), self.answer)
+
+    def mean(*answers):
+        return mean_prediction([Member(answer) for answer in answers], np.empty((3, 2)))[:, 0]
+
+    np.testing.assert_array_equal(mean(1.0, 3.0, 2.0, 0.0, 1e12), [2.0] * 3)
+    np.testing.assert_array_equal(mean(1.0, 3.0, 2.0, -1e12, 1e12), [2.0] * 3)
+    np.testing.assert_array_equal(mean(5.0, 1e12, 5.0), [5.0] * 3)
+    np.testing.assert_array_equal(mean(1.0, 2.0), [1.5] * 3)

@@ -88,6 +88,7 @@ def outliers(
             rows, judged, cutoff, notes = found.table, found.judged, found.cutoff, found.notes
             misfits = found.worst(top or len(rows.frame))
             cells = found.odd_cells(_CELLS) if as_json else found.other_cells(misfits, _CELLS)
+            far, within = (0, 0) if as_json else found.count_odd_cells()
             scale = _ODDITY
         else:
             model = load_model(source)
@@ -99,7 +100,7 @@ def outliers(
             misfits = model.explain(rows.frame, judged.worst(top or len(rows.frame)), judged)
             cutoff = model.scale.cutoff
             scale = _SCALE + (_TARGETS_ONLY if model.encoding.targets else "")
-            notes, cells = (*rows.notes, *remarks), []
+            notes, cells, far, within = (*rows.notes, *remarks), [], 0, 0
     for note in () if quiet else notes:
         remark(printable(note))
     if out is not None:
@@ -120,6 +121,11 @@ def outliers(
     if cells:
         console.print(_cells_shown(cells), markup=False)
     say(f"{counts['outliers']:,} of {counts['rows']:,} rows are outliers.")
+    if far:
+        say(
+            f"{counted(far, 'single number')} in {counted(within, 'row')}"
+            f" {'lies' if far == 1 else 'lie'} far from the column and from what the row suggests."
+        )
     if unknown:
         say(f"No score: {counted(unknown, 'row')} without a target.")
     say(scale.format(cutoff=cutoff))

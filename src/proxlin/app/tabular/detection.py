@@ -63,27 +63,9 @@ class Detection:
         One wrong cell of many hardly moves the score of its row. Columns that are mostly one value
         are left out: nothing tells their rare values from wrong ones.
         """
-        places = [
-            place
-            for place, owner in enumerate(self.encoding.owners)
-            if isinstance(column := self.encoding.features[owner], NumberColumn)
-            and column.reading.form == "number"
-        ]
-        if not places:
-            return []
-        numbers = self.cells[:, places]
-        with warnings.catch_warnings():  # of columns without any cell
-            warnings.simplefilter("ignore", RuntimeWarning)
-            low, high = np.nanpercentile(numbers, (25, 75), axis=0)
-        spread = np.where(high > low, (high - low) / NORMAL_IQR, np.inf)
-        far = np.nan_to_num(np.abs(numbers - (low + high) / 2) / spread)
-        farthest = far.max(axis=1, initial=0.0)
-        most = min(_CANDIDATES * count, max(1, _CELLS_READ // self.cells.shape[1]))
-        rows = np.argsort(-farthest, kind="stable")[:most]
-        rows = rows[farthest[rows] > _FAR_CELL]
+        rows, places, odd = self._far(_CANDIDATES * count)
         if not len(rows):
             return []
-        odd = np.minimum(far[rows], np.abs(self.detector.cell_scores(self.cells[rows]))[:, places])
         worst = np.argsort(-odd, axis=None, kind="stable")[:count]
         pairs = [
             (int(place), self.encoding.owners[places[j]])
@@ -92,6 +74,37 @@ class Detection:
         ]
         told = self._told([int(row) for row in rows], pairs)
         return [(int(rows[place]) + 1, cell) for (place, _), cell in zip(pairs, told, strict=True)]
+
+    def count_odd_cells(self) -> tuple[int, int]:
+        """How many such numbers there are, and in how many rows; of very many at least so many."""
+        odd = self._far(len(self.cells))[2] > _FAR_CELL
+        return int(odd.sum()), int(odd.any(axis=1).sum())
+
+    def _far(self, most: int) -> tuple[NDArray[np.intp], list[int], Matrix]:
+        """Rows with numbers far from their column, the columns of numbers, and how odd each is."""
+        places = [
+            place
+            for place, owner in enumerate(self.encoding.owners)
+            if isinstance(column := self.encoding.features[owner], NumberColumn)
+            and column.reading.form == "number"
+        ]
+        none = np.empty(0, dtype=np.intp)
+        if not places:
+            return none, places, np.empty((0, 0))
+        numbers = self.cells[:, places]
+        with warnings.catch_warnings():  # of columns without any cell
+            warnings.simplefilter("ignore", RuntimeWarning)
+            low, high = np.nanpercentile(numbers, (25, 75), axis=0)
+        spread = np.where(high > low, (high - low) / NORMAL_IQR, np.inf)
+        far = np.nan_to_num(np.abs(numbers - (low + high) / 2) / spread)
+        farthest = far.max(axis=1, initial=0.0)
+        most = min(most, max(1, _CELLS_READ // self.cells.shape[1]))
+        rows = np.argsort(-farthest, kind="stable")[:most]
+        rows = rows[farthest[rows] > _FAR_CELL]
+        if not len(rows):
+            return none, places, np.empty((0, len(places)))
+        surprise = np.abs(self.detector.cell_scores(self.cells[rows]))[:, places]
+        return rows, places, np.minimum(far[rows], surprise)
 
     def other_cells(self, misfits: Sequence[Misfit], count: int) -> list[tuple[int, OddCell]]:
         """`odd_cells` without those that these rows name already."""

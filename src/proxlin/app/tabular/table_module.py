@@ -185,23 +185,36 @@ def _member_module(member: Member) -> nn.Module:
     return _WithColumns(member)
 
 
+class _MeanAnswer(nn.ModuleList):
+    """That of `mean_prediction`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        answers = torch.stack([member(x) for member in self])
+        if len(answers) > 2:
+            ordered = answers.sort(dim=0).values
+            answers = torch.minimum(torch.maximum(answers, ordered[1]), ordered[-2])
+        return answers.mean(0)
+
+
 class _Average(_Parts):
-    """The weighted mean of all members, in scaled targets."""
+    """The weighted mean of the families, in scaled targets."""
 
     def __init__(self, regressor: TableRegressor) -> None:
         low, high = regressor.ranges
         super().__init__(low=low, high=high)
         self.columns = None if regressor.columns is None else torch.from_numpy(regressor.columns)
-        members = [(name, regressor.members[name]) for name in regressor.taking_part]
-        self.shares = [regressor.weights[name] / len(own) for name, own in members for _ in own]
-        self.members = nn.ModuleList(_member_module(member) for _, own in members for member in own)
+        names = regressor.taking_part
+        self.shares = [regressor.weights[name] for name in names]
+        self.families = nn.ModuleList(
+            _MeanAnswer(map(_member_module, regressor.members[name])) for name in names
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         if self.columns is not None:
             x = x[:, self.columns]
         x = torch.minimum(torch.maximum(x, self.low), self.high)
-        weighted = zip(self.shares, self.members, strict=True)
-        return torch.stack([share * member(x) for share, member in weighted]).sum(0)
+        weighted = zip(self.shares, self.families, strict=True)
+        return torch.stack([share * family(x) for share, family in weighted]).sum(0)
 
 
 class _PlainTargets(_Parts):

@@ -20,7 +20,8 @@ _SKEWED = 1.2  # upper over lower half of the range between the outer tenths
 _LEAST_POSITIVE = 0.9  # share of the values; the others may be wrong, and count as outliers
 _LOG_MARGIN = 1.03  # a skewed target is on a log scale unless its own is better by more
 _ROWS, _STRENGTH = 2000, 0.03  # of the models that are compared
-_MOST_CURVED = 150  # columns with ramps
+_MOST_CURVED = 150  # columns with ramps,
+_CURVED_ROWS = 40  # from so many rows on, as among the families
 
 
 def choose_target_scales(
@@ -76,11 +77,12 @@ def _held_out_errors(
     roles: ColumnRoles,
     seed: int,
 ) -> list[float]:
-    """The held-out error of an additive model of one target on each of its scales."""
+    """The held-out error of an additive model of one target on each scale; of few rows, a line."""
     order = np.random.default_rng(seed).permutation(len(x))[:_ROWS]
     parts = np.array_split(order, min(3, len(order)))
     curved = np.zeros(x.shape[1], dtype=bool)
-    curved[roles.numbers[:_MOST_CURVED]] = True
+    if len(x) >= _CURVED_ROWS:
+        curved[roles.numbers[:_MOST_CURVED]] = True
     ramps = Ramps.fit(x[order], curved)
     residuals = []
     for z, plain in zip(targets, units, strict=True):

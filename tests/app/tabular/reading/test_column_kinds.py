@@ -182,8 +182,8 @@ def test_dates_that_were_found_keep_the_time_of_the_day():
     "cells",
     [
         [f"{month:02}/{day:02}/2020" for month in range(1, 13) for day in range(1, 13)],
-        [f"{day}-Sep-2020" for day in range(1, 31)],
-        ["Sep 1, 2020", "Sep 2, 2020"] * 10,
+        [f"{day}. Dezember 2020" for day in range(1, 31)],
+        [f"{day}/9/20" for day in range(1, 31)],
     ],
 )
 def test_dates_that_are_not_read_are_told_with_the_forms_that_are(cells):
@@ -213,3 +213,13 @@ def test_what_points_and_commas_meant_is_said_as_it_was(cells, told):
     notes = learn_features(table, ["a"], indicators=True).notes
     (note,) = [note for note in notes if "written as text" in note]
     assert told in note
+
+
+def test_times_are_shown_as_written():
+    found = learned(start=[f"{hour:02}:30" for hour in range(24)])
+    column = found.columns[0]
+    assert found.notes == ["'start' holds times; they became hours."]
+    assert column.expected(column.scaled(np.array([7.75]))) == "7:45"
+    assert column.as_read(pd.Series(["09:05", None])) == ["09:05", "missing"]
+    _, notes = column.encode(pd.Series(["noon", "12:00"]))
+    assert notes[0] == "'start': 1 cell such as 'noon' became missing: not a time."

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlin.app.tabular import FitSettings, RawTable, fit_table, read_table_file
+from proxlin.app.tabular.reading.column_kinds import learn_features
 from proxlin.app.tabular.reading.csv_file import parse_csv
 from proxlin.app.tabular.reading.numbers import find_numbers, read_numbers
 from proxlin.errors import InvalidInputError
@@ -273,3 +274,15 @@ def test_a_typographic_minus_is_a_minus():
     column = pd.Series(["\u22120.5", "1.5", "2"] * 20)
     numbers = find_numbers(column, comma_decimals=False)
     np.testing.assert_array_equal(numbers.values[:3], [-0.5, 1.5, 2.0])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_codes_keep_their_zeros_and_are_met_again_without(encoding):
+    lines = [f"{code},{row % 7},00{row:03d}" for row, code in enumerate(["01067", "50667"] * 20)]
+    table = parse_csv("\n".join(["postcode,rooms,key", *lines]).encode(encoding))
+    assert table.frame["postcode"].tolist()[:2] == ["01067", "50667"]
+    assert table.frame["key"].tolist()[:2] == [0, 1]  # each comes once: it numbers the rows
+    learned = learn_features(table, ["postcode"], indicators=True)
+    assert "category of codes such as '01067'" in learned.notes[0]
+    encoded, _ = learned.columns[0].encode(pd.Series([1067, 50667, 1]))
+    assert encoded.tolist() == [[1, 0], [0, 1], [0, 0]]

@@ -20,6 +20,11 @@ def found(cells, **options):
         (["1.200,50 €", "3,5 €", "7 €"], [1200.5, 3.5, 7]),
         (["12,5", "3,25", "4"], [12.5, 3.25, 4]),
         (["1,234", "5,678", "12"], [1234, 5678, 12]),
+        (["8'450.20", "1’234’567", "12"], [8450.2, 1234567, 12]),
+        (["1\u00a0515,23 €", "12\u202f000,5", "7 300,25"], [1515.23, 12000.5, 7300.25]),
+        (["(1,200.50)", "$(30)", "12.25-", "−4"], [-1200.5, -30, -12.25, -4]),
+        (["EUR 1,200.50", "CHF 1'000", "Rs. 5", "US$ -3", "R$7"], [1200.5, 1000, 5, -3, 7]),
+        (["1.5*", "2", "$3 *"], [1.5, 2, 3]),
     ],
 )
 def test_numbers_written_as_text(cells, values):
@@ -30,6 +35,73 @@ def test_a_comma_may_be_either_and_the_separator_decides():
     cells = ["1,234", "5,678"]
     np.testing.assert_allclose(found(cells).values, [1234, 5678])
     np.testing.assert_allclose(found(cells, comma=True).values, [1.234, 5.678])
+
+
+@pytest.mark.parametrize(
+    "cell", ["(-5)", "-5-", "1 23", "1'2345", "1 234'567", "()", "-", "1 200 5"]
+)
+def test_what_only_looks_like_such_a_number_is_none(cell):
+    numbers = found([*map(str, range(40)), cell])
+    assert (numbers.unreadable, numbers.example) == (1, cell)
+
+
+@pytest.mark.parametrize("words", [("unknown",), ("n. v.", "Unknown", "unknown")])
+def test_a_word_for_missing_may_fill_most_cells_beside_many_numbers(words):
+    numbers = found([*(f"{number}.5" for number in range(30)), *words * 40])
+    np.testing.assert_array_equal(numbers.values[:30], np.arange(30) + 0.5)
+    assert np.isnan(numbers.values[30:]).all()
+    assert found([*"123" * 20, *words * 10]) is None  # a category with four values
+    assert found([*map(str, range(30)), *("abcd" * 10)]) is None  # more than three words
+    assert found([*map(str, range(30)), *(["area 51"] * 10)]) is None  # a word with a number in it
+
+
+def test_bounds_count_as_numbers_where_they_are_fewer_than_the_others():
+    lead = found(["< 0.01"] * 20 + ["<=0.02", "> 9"] + [f"0.{number}" for number in range(11, 40)])
+    assert lead.reading.bounded
+    np.testing.assert_array_equal(lead.values[[0, 20, 21, 22]], [0.01, 0.02, 9, 0.11])
+    later = read_numbers(pd.Series(["<0.05", "0.5", "=0.5"]), lead.reading)
+    np.testing.assert_array_equal(later.values, [0.05, 0.5, np.nan])
+    assert found(["<=50", ">50"] * 30) is None
+    assert found([f"<{number}" for number in range(40)]) is None
+
+
+def test_times_of_the_day_and_durations_become_hours():
+    for cells, hours in (
+        (["06:30", "23:45:36", None], [6.5, 23.76, np.nan]),
+        (["12:00 AM", "12:30 pm", "1:15 p.m."], [0, 12.5, 13.25]),
+        (["0:00:36", "100:30"], [0.01, 100.5]),
+    ):
+        times = found(cells)
+        assert times.reading.form == "clock"
+        np.testing.assert_allclose(times.values, hours)
+    assert found(["06:61", "1:2", "25:00 pm"]) is None
+    lengths = pd.Series(pd.to_timedelta(["90min", None]))
+    np.testing.assert_array_equal(read_numbers(lengths, times.reading).values, [1.5, np.nan])
+    assert np.isnan(read_numbers(pd.Series([6.5]), times.reading).values).all()
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["1970/1/3", "1970.01.03", "3-Jan-1970", "03 jan 70", "3. January 1970", "Jan 3, 1970",
+     "January 3 1970", "3-JAN-70 00:00", "1970/01/03 00:00:00"],
+)  # fmt: skip
+def test_dates_that_cannot_be_mistaken_are_read(cell):
+    days = found([cell, "1970-01-02"])
+    np.testing.assert_array_equal(days.values, [2, 1])
+
+
+def test_years_of_two_digits_are_those_of_posix():
+    days = found(["1-Jan-69", "1-Jan-68"])
+    np.testing.assert_array_equal(days.values, [-365, 35794])
+    assert found(["31-Feb-2020", "1-Mai-2020", "1970/13/01"]) is None
+
+
+def test_codes_with_zeros_ahead_are_no_numbers():
+    assert found(["01067", "50667"] * 3) is None
+    series = pd.Series(["01067", "50667"] * 3)
+    assert find_numbers(series, comma_decimals=False, codes=False).values[0] == 1067
+    for cells in (["01", "12"] * 3, ["001", "1000"] * 3, ["001", "002", "003"], ["0.5", "100"] * 3):
+        assert found(cells) is not None
 
 
 def test_a_few_unusual_cells_count_as_missing_many_make_it_text():

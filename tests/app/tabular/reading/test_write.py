@@ -84,3 +84,17 @@ def test_a_package_that_is_not_there_is_asked_for(tmp_path, monkeypatch, ending,
         as_file(frame, path.name)
     with pytest.raises(InvalidInputError, match=wanted):
         read_table_file(path)
+
+
+def test_cells_beyond_the_names_of_a_sheet_are_told_or_are_the_table(tmp_path):
+    pytest.importorskip("openpyxl")
+    frame = pd.DataFrame({"a": range(6), "b": [None] * 5 + ["see below"]})
+    frame.to_excel(tmp_path / "note.xlsx", index=False, header=["a", ""])
+    table = read_table_file(tmp_path / "note.xlsx")
+    assert list(table.frame.columns) == ["a"]
+    assert table.notes[-1] == (
+        "Left out: 1 row with cells to the right of the last name, such as 'see below'."
+    )
+    frame.assign(b=1.5).to_excel(tmp_path / "title.xlsx", index=False, header=["Sales 2024", ""])
+    with pytest.raises(InvalidInputError, match="which has 1 name; take out lines above"):
+        read_table_file(tmp_path / "title.xlsx")

@@ -64,3 +64,19 @@ def test_a_skewed_target_has_the_outliers_of_its_log_scale_in_every_drawing():
     summary = FitSummary.of(fit_table(frame, FitSettings(targets=("y",))), "t.csv")
     assert summary.fitted.model.encoding.targets[0].log
     assert (_rows(summary, 0)["field"].isin(["good", "far"])).mean() > 0.95
+
+
+def test_curves_end_where_the_cells_of_their_column_do():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"flag": generator.integers(2, size=150), "x": generator.normal(size=150)})
+    frame["y"] = 3 * frame["flag"] + frame["x"] + 0.1 * generator.normal(size=150)
+    frame.loc[0, "x"] = 1e9
+    summary = FitSummary.of(
+        fit_table(frame, FitSettings(targets=("y",), model="additive")), "t.csv"
+    )
+    drawn = curves(summary, ["flag", "x"]).figures
+    flag, x = (figure.axes[0].lines[0].get_xdata() for figure in drawn)
+    assert (flag.min(), flag.max()) == (0, 1)
+    assert -5 < x.min() < -1 < 1 < x.max() < 20
+    page = fit_report(summary, "proxlin fit t.csv")
+    assert page.rindex("What was run") < page.index("duality gap")  # folded, for those who ask

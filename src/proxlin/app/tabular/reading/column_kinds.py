@@ -78,7 +78,7 @@ def learn_features(table: RawTable, names: Sequence[str], *, indicators: bool) -
 def learn_target(table: RawTable, name: str) -> tuple[NumberColumn, Vector, list[str]]:
     """The target, its numbers (NaN where missing), and what was done to read them."""
     column = table.frame[name]
-    numbers = find_numbers(column, comma_decimals=table.comma_decimals)
+    numbers = find_numbers(column, comma_decimals=table.comma_decimals, codes=False)
     if numbers is None:
         cells = TextCells.of(column)
         some = ", ".join(repr(text[:20]) for text in cells.texts[:3]) if cells else "lists"
@@ -144,6 +144,8 @@ def _reading_notes(name: str, numbers: Numbers) -> list[str]:
         slashed = numbers.reading.slashed
         order = "" if slashed == "not read" else f" with the {slashed}"
         return [f"{name!r} holds dates{order}; they became days since 1970."]
+    if numbers.reading.form == "clock":
+        return [f"{name!r} holds times; they became hours."]
     if numbers.reading.form == "truth":
         return [f"{name!r} holds yes or no; they became 1 and 0."]
     if numbers.from_text:
@@ -151,6 +153,7 @@ def _reading_notes(name: str, numbers: Numbers) -> list[str]:
         meant = "with commas before the decimals" if decimals else "points only between thousands"
         marks = f", {meant}" if numbers.reading.comma else ""
         marks += f", with {numbers.reading.unit.strip()!r} behind" if numbers.reading.unit else ""
+        marks += ", '< 0.01' and the like as their bound" if numbers.reading.bounded else ""
         return [f"{name!r} holds numbers written as text{marks}; they were read as numbers."]
     return []
 
@@ -164,7 +167,8 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
     if not filled:
         learned.notes.append(f"{name!r} is left out: every cell is missing.")
         return
-    hint = _nearly_numbers(cells.sample())
+    codes = cells.are_codes()
+    hint = "" if codes else _nearly_numbers(cells.sample())
     counts: dict[str, int] = {}
     for text, count in zip(
         cells.texts, np.bincount(cells.codes[cells.codes >= 0], minlength=len(cells.texts)),
@@ -190,7 +194,8 @@ def _learn_category(learned: Learned, name: str, column: pd.Series[Any]) -> None
         return
     learned.columns.append(CategoryColumn(name, levels, missing >= _RARE))
     rare = len(counts) - len(levels)
-    note = f"{name!r} is a category with {len(levels)} values, one column each"
+    kind = f"of codes such as {levels[0]!r} " if codes else ""
+    note = f"{name!r} is a category {kind}with {len(levels)} values, one column each"
     note += f" and one for {missing:,} missing cells" if missing >= _RARE else ""
     note += f"; {counted(rare, 'rarer value')} without one" if rare else ""
     learned.notes.append(f"{note}.{hint}")

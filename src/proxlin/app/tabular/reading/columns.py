@@ -17,6 +17,8 @@ Content = float | str  # of a cell, for people and files
 
 MISSING = "missing"
 
+_NOUNS = {"date": "date", "clock": "time"}
+
 _SMALLEST, LARGEST_LOG = 1e-300, 600.0  # of targets on a log scale
 _OUTSIDE = 0.1  # of the training range, by which a cell must lie beyond it
 _UNSEEN, _GONE = -1, -2  # instead of the place of a level
@@ -58,7 +60,7 @@ class NumberColumn:
             notes.append(
                 f"{self.name!r}: {counted(numbers.unreadable, 'cell')} such as"
                 f" {numbers.example[:40]!r} became missing: not a"
-                f" {'date' if self.reading.form == 'date' else 'number'}."
+                f" {_NOUNS.get(self.reading.form, 'number')}."
             )
         if missing.any() and fill:
             notes.append(
@@ -114,6 +116,8 @@ class NumberColumn:
         values = read_numbers(column, self.reading).values
         # A date with a time of the day would lose it.
         readable = values == np.floor(values) if self.reading.form == "date" else ~np.isnan(values)
+        if self.reading.form == "clock":
+            readable[:] = False
         return [
             _content(float(value), self.reading) if usable else text
             for value, usable, text in zip(values, readable, written, strict=True)
@@ -167,10 +171,19 @@ class CategoryColumn:
             for row in np.flatnonzero(self._places(cells) == _UNSEEN)
         }
 
+    @property
+    def _digits(self) -> int:
+        """Of codes such as 01067, which a table without its text has as 1067."""
+        padded = any(level[:1] == "0" for level in self.levels)
+        digits = all(level.isdecimal() for level in self.levels)
+        lengths = {len(level) for level in self.levels}
+        return lengths.pop() if padded and digits and len(lengths) == 1 else 0
+
     def _places(self, cells: TextCells) -> Indices:
         """The level of each cell, or that it is none of them, or missing."""
         places = {level: place for place, level in enumerate(self.levels)}
-        where = np.array([*(places.get(text, _UNSEEN) for text in cells.texts), _GONE])
+        texts = [text.zfill(self._digits) for text in cells.texts]
+        where = np.array([*(places.get(text, _UNSEEN) for text in texts), _GONE])
         return np.where(cells.codes < 0, _GONE, where[cells.codes])
 
     def expected(self, encoded: Vector) -> Content:
@@ -208,6 +221,9 @@ def show_number(value: float, reading: Reading) -> str:
     """The number, date or truth value in a few characters."""
     if reading.form == "date" and abs(value) < 1e6:
         return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
+    if reading.form == "clock" and abs(value) < 1e6:
+        sign, minutes = "-" if value < 0 else "", round(abs(value) * 60)
+        return f"{sign}{minutes // 60}:{minutes % 60:02}"
     if reading.form == "truth":
         return "yes" if value >= 0.5 else "no"
     return show_plain(value)

@@ -22,6 +22,7 @@ from proxlin.app.tabular.reading.csv_layout import (
     is_blank,
     own_cell_limit,
 )
+from proxlin.app.tabular.reading.numbers import TextCells
 from proxlin.errors import InvalidInputError
 
 # Besides those that pandas knows: "", NA, N/A, NaN, NULL, None and the like.
@@ -34,6 +35,7 @@ _NO_TABLES = {
 }
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\Z")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(\.\d{3})+")
+_PADDED = re.compile(rb"[^\w.:/+-]0\d")  # perhaps a code such as 01067
 _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 
 
@@ -95,12 +97,7 @@ def parse_csv(content: bytes, separator: str | None = None) -> RawTable:
         raise InvalidInputError(
             f"a quote in line {last:,} does not end; close it, or take stray quotes out."
         ) from cause
-    doubtful = _with_three_decimals(frame) if layout.separator == ";" else []
-    if doubtful:  # 1.125 may be a thousand times as large: their text decides, as in other files
-        texts = _cells(content, encoding, layout.separator, names, as_text=doubtful)
-        for name in doubtful:
-            if _may_be_thousands(texts[name]):
-                frame[name] = texts[name]
+    _restore_text(frame, content, encoding, layout.separator)
     if len(frame) != rows:
         raise InvalidInputError(
             f"its quotes do not pair up: {rows} or {len(frame)} rows, depending on how they are"
@@ -172,6 +169,27 @@ def _measure(content: bytes, encoding: str, separator: str, named: int) -> tuple
     return rows, short, last
 
 
+def _restore_text(frame: pd.DataFrame, content: bytes, encoding: str, separator: str) -> None:
+    """Columns whose numbers do not say what the cells mean become text again.
+
+    Where semicolons part the cells 1.125 may be a thousand times as large, and 01067 is no number.
+    """
+    names = [str(name) for name in frame.columns]
+    doubtful = _with_three_decimals(frame) if separator == ";" else []
+    shown = content.replace(b"\0", b"") if encoding.startswith("utf-16") else content
+    whole = _of_whole_numbers(frame) if _PADDED.search(shown) else []
+    if not doubtful and not whole:
+        return
+    texts = _cells(content, encoding, separator, names, as_text=[*doubtful, *whole])
+    for name in doubtful:
+        if _may_be_thousands(texts[name]):
+            frame[name] = texts[name]
+    for name in whole:
+        cells = TextCells.of(texts[name])
+        if cells is not None and cells.are_codes():
+            frame[name] = texts[name]
+
+
 def _with_three_decimals(frame: pd.DataFrame) -> list[str]:
     """The columns whose numbers all have three decimals or none."""
     names = []
@@ -181,6 +199,18 @@ def _with_three_decimals(frame: pd.DataFrame) -> list[str]:
             values = values[np.isfinite(values) & (values != np.floor(values))]
             thousands = values * 1000
             if len(values) and bool((np.abs(thousands - np.round(thousands)) < 1e-6).all()):
+                names.append(str(name))
+    return names
+
+
+def _of_whole_numbers(frame: pd.DataFrame) -> list[str]:
+    names = []
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):
+        if pd.api.types.is_integer_dtype(kind):
+            names.append(str(name))
+        elif pd.api.types.is_float_dtype(kind):
+            values = frame[name].dropna().to_numpy()
+            if len(values) and bool((values == np.floor(values)).all()):
                 names.append(str(name))
     return names
 

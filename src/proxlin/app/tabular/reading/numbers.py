@@ -1,4 +1,4 @@
-"""Numbers in a column of whatever was in the file: plain, written as text, dates, yes and no."""
+"""Numbers in a column of whatever was in the file: plain, as text, dates, times, yes and no."""
 
 from __future__ import annotations
 
@@ -12,19 +12,31 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from proxlin.app.tabular.reading.dates import Slashed, days_since, read_days
+from proxlin.app.tabular.reading.dates import Slashed, days_since, read_days, read_hours
 from proxlin.estimators.tables import Vector
 
-Form = Literal["number", "date", "truth"]
+Form = Literal["number", "date", "clock", "truth"]
 
 LARGEST = 1e150  # beyond it squares overflow; such a cell is a mistake or a mark for "none"
 
 _SHARE = 0.95  # of the known cells that must be numbers
 _COMMAS = 0.2  # of the cells with a point or comma that must show how points are meant
-_LOOK = 1000  # cells that tell whether a way of reading is worth trying
+_LOOK = 1000  # cells that tell whether a way of reading is worth trying:
+_VAIN = 0.9  # not if it leaves more of them unread
+_WORDS = 3  # that may stand for a missing number in any share of the cells,
+_MANY = 20  # beside so many different numbers
+_AGAIN = 3  # rows for each different code, or it tells rows apart
 _FORMS_OF_TWO = 12  # texts that two words can be written as: yes, Yes, YES, with spaces
-_MARKS = " \t\u00a0\u202f$€£¥%"  # currencies and the like around a number
+_MARKS = " \t\u00a0\u202f$€£¥₹%*"  # currencies, footnotes and the like around a number
+_CURRENCY = re.compile(  # ahead of a number; behind it is a unit like others
+    r"(EUR|USD|GBP|JPY|CHF|CNY|INR|AUD|CAD|NZD|HKD|SGD|KRW|BRL|MXN|ZAR|SEK|NOK|DKK|PLN|CZK|HUF|TRY"
+    r"|US\$|R\$|Rs\.?|kr\.?|Fr\.?)\s?(?=[-\d(])"
+)
 _MINUS = "\u2212"  # the typographic one
+_GAPS = " '\u2019\u00a0\u2009\u202f"  # between thousands, besides points and commas
+_PARTED = re.compile(rf"[1-9]\d{{0,2}}([{_GAPS}])\d{{3}}(?:\1\d{{3}})*(?![\d{_GAPS}])", re.ASCII)
+_BOUND = re.compile(r"[<>\u2264\u2265]=?\s*")  # < 0.01, of what could not be measured
+_CODE = re.compile(r"\d{3,}", re.ASCII)  # fewer are days, months or hours
 # No group of thousands begins with 0: 0,126 is an eighth.
 _POINT = re.compile(
     r"[-+]?(\d+(\.\d*)?|\.\d+|[1-9]\d{0,2}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII
@@ -33,7 +45,7 @@ _COMMA = re.compile(
     r"[-+]?(\d+(,\d*)?|,\d+|[1-9]\d{0,2}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII
 )
 _MEASURED = re.compile(  # 58.4 kg, 120m², 21 °C, 80 km/h
-    r"[-+\u2212]?\d[\d.,]*\s?(°?[^\W\d_]{1,5}(?:/[^\W\d_]{1,3})?[²³23]?)"
+    rf"[-+\u2212]?\d[\d.,]*(?:[{_GAPS}]\d{{3}}[\d.,]*)*\s?(°?[^\W\d_]{{1,5}}(?:/[^\W\d_]{{1,3}})?[²³23]?)"
 )
 _TRUTH = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 
@@ -46,6 +58,7 @@ class Reading:
     comma: bool = False  # whether a comma stands before the decimals of numbers in text
     slashed: Slashed = "not read"  # which number of a date like 12/31/2024 is the day
     unit: str = ""  # what may stand behind numbers in text, such as "kg"
+    bounded: bool = False  # whether "< 0.01" counts as 0.01
 
 
 _SLASHED = (Reading("date", slashed="day first"), Reading("date", slashed="month first"))
@@ -61,9 +74,19 @@ class Numbers:
     unreadable: int = 0  # cells that are there but hold no usable number
     example: str = ""  # one of them
 
+    def different(self) -> int:
+        """How many different numbers there are."""
+        return len(np.unique(self.values[~np.isnan(self.values)]))
 
-def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | None:
-    """The column as numbers, or None if it does not hold any to speak of."""
+
+def find_numbers(
+    column: pd.Series[Any], *, comma_decimals: bool, codes: bool = True
+) -> Numbers | None:
+    """The column as numbers, or None if it does not hold any to speak of.
+
+    Up to 5 % of the cells may be something else, and any share one of a few words beside many
+    different numbers, such as "unknown". Codes such as 01067 are no numbers, unless `codes` is off.
+    """
     direct = _direct(column)
     if direct is not None:
         return direct
@@ -72,6 +95,8 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
         return None
     if cells.are_truths():
         return cells.read(Reading("truth"))
+    if codes and cells.are_codes():
+        return None
     commas = (comma_decimals, not comma_decimals) if cells.show_commas() else (False,)
     some = cells.sample()
     unit = some.unit()
@@ -79,12 +104,19 @@ def find_numbers(column: pd.Series[Any], *, comma_decimals: bool) -> Numbers | N
     tries = [
         cells.read(reading)
         for reading in readings
-        if 2 * some.read(reading).unreadable <= some.count
+        if some.read(reading).unreadable <= _VAIN * some.count
     ]
+    if some.mostly(lambda text: ":" in text):
+        tries.append(cells.read(Reading("clock")))
     if some.mostly(lambda text: "/" in text):
         tries += _settled(*(cells.read(reading) for reading in _SLASHED))
     best = min(tries, key=lambda numbers: numbers.unreadable, default=None)
-    return best if best and best.unreadable <= (1 - _SHARE) * cells.count else None
+    if best and best.unreadable and best.reading.form == "number":
+        bounded = cells.read(replace(best.reading, bounded=True))
+        gained = best.unreadable - bounded.unreadable
+        if 0 < 2 * gained <= cells.count and bounded.different() >= _MANY:
+            best = bounded
+    return best if best and cells.may_be(best) else None
 
 
 def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
@@ -93,7 +125,7 @@ def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
     Cells that cannot be numbers in that way, and all are with the other decimal mark, have that.
     """
     direct = _direct(column)
-    if direct is not None and (direct.reading.form == "date") == (reading.form == "date"):
+    if direct is not None and _kind(direct.reading) == _kind(reading):
         return direct
     cells = TextCells.of(column)
     if cells is None:
@@ -151,6 +183,28 @@ class TextCells:
         few = {text.lower() for text in self.texts[:_FORMS_OF_TWO]}
         return len(self.texts) <= _FORMS_OF_TWO and len(few) == 2 and few <= _TRUTH.keys()
 
+    def are_codes(self) -> bool:
+        """Whether all are digits of one length, some with a 0 ahead, that come again and again."""
+        lengths = {len(text) for text in self.texts if text}
+        return (
+            len(lengths) == 1
+            and all(_CODE.fullmatch(text) for text in self.texts if text)
+            and any(text[0] == "0" for text in self.texts if text)
+            and _AGAIN * len(self.texts) <= self.count
+        )
+
+    def may_be(self, numbers: Numbers) -> bool:
+        """Whether the cells that are no numbers are few, or a few words again and again."""
+        if numbers.unreadable <= (1 - _SHARE) * self.count:
+            return True
+        unread = self.codes[(self.codes >= 0) & np.isnan(numbers.values)]
+        words = {self.texts[code].lower() for code in np.unique(unread)}
+        return (
+            len(words) <= _WORDS
+            and not any(letter.isdigit() for word in words for letter in word)
+            and numbers.different() >= _MANY
+        )
+
     def show_commas(self) -> bool:
         """Whether enough cells have a comma, or points that can only part thousands.
 
@@ -185,8 +239,12 @@ class TextCells:
             each = np.array([_TRUTH.get(text.lower(), np.nan) for text in self.texts])
         elif reading.form == "date":
             each = read_days(self.texts, reading.slashed)
+        elif reading.form == "clock":
+            each = read_hours(self.texts)
         else:
             bare = [text.removesuffix(reading.unit).rstrip() for text in self.texts]
+            if reading.bounded:
+                bare = [_BOUND.sub("", text, count=1) for text in bare]
             each = np.array([_number(text, reading.comma) for text in bare])
         values = np.append(each, np.nan)[self.codes]
         bad = (self.codes >= 0) & np.isnan(values)
@@ -218,7 +276,14 @@ def _direct(column: pd.Series[Any]) -> Numbers | None:
     if pd.api.types.is_datetime64_any_dtype(kind):
         times = column.dt.tz_localize(None) if column.dt.tz is None else column.dt.tz_convert(None)
         return Numbers(days_since(times), Reading("date"))
+    if pd.api.types.is_timedelta64_dtype(kind):
+        return Numbers(_plain(column.dt.total_seconds()) / 3600, Reading("clock"))
     return None
+
+
+def _kind(reading: Reading) -> str:
+    """Numbers and truth values go for each other; dates and times do not."""
+    return reading.form if reading.form in ("date", "clock") else "number"
 
 
 def _text(value: Any) -> str:
@@ -234,9 +299,19 @@ def _plain(column: pd.Series[Any]) -> Vector:
 
 
 def _number(text: str, comma: bool) -> float:
-    text = text.replace(_MINUS, "-")
-    sign = "-" if text.startswith("-") else ""
-    bare = sign + text.removeprefix("-").strip(_MARKS)
+    text = _CURRENCY.sub("", text.replace(_MINUS, "-").strip(_MARKS), count=1)
+    sign = ""
+    if text.startswith("-"):
+        sign, text = "-", text[1:]
+    elif text.endswith("-"):  # as bookkeepers write it, or in brackets
+        sign, text = "-", text[:-1]
+    elif text.startswith("(") and text.endswith(")"):
+        sign, text = "-", text[1:-1]
+    text = text.strip(_MARKS)
+    parted = _PARTED.match(text)
+    if parted:
+        text = parted[0].replace(parted[1], "") + text[parted.end() :]
+    bare = sign + text
     if not (_COMMA if comma else _POINT).fullmatch(bare):
         return float("nan")
     plain = bare.replace(".", "").replace(",", ".") if comma else bare.replace(",", "")

@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -99,11 +100,28 @@ def _parse_excel(content: bytes) -> RawTable:
     if len(book.sheetnames) > 1:
         first = book.sheetnames[0]
         notes.append(f"Of {len(book.sheetnames)} sheets the first, {first!r}, was read.")
+    notes += _beyond(rows[1:], len(names))
     columns = {
         name: pd.Series([row[place] if place < len(row) else None for row in rows[1:]])
         for place, name in enumerate(names)
     }
     return RawTable(pd.DataFrame(columns), tuple(notes))
+
+
+def _beyond(rows: list[list[Any]], named: int) -> list[str]:
+    """What is said of cells to the right of the last name; in most rows, they are the table."""
+    stray = [
+        next((cell for cell in row[named:] if cell is not None), None)
+        for row in rows
+        if any(cell is not None for cell in row[named:])
+    ]
+    if 2 * len(stray) > len(rows):
+        raise InvalidInputError(
+            f"most of its rows have more cells than the first, which has {counted(named, 'name')};"
+            " take out lines above the names of the columns, or name all columns."
+        )
+    cells = f"{counted(len(stray), 'row')} with cells to the right of the last name, such as"
+    return [f"Left out: {cells} {str(stray[0])[:40]!r}."] if stray else []
 
 
 def _is_arff(content: bytes) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from proxlin._checks import counted
 from proxlin.app.tabular.detection import Detection
 from proxlin.app.tabular.reporting.fit_drawings import score_drawing
 from proxlin.app.tabular.reporting.fit_report import misfit_table, remarks_section
-from proxlin.report.figure_text import show_figure
 from proxlin.report.page import render
 from proxlin.report.parts import Code, Report, Section, Text, Tiles
 from proxlin.report.table import Field, Table
@@ -36,8 +36,8 @@ def detection_report(found: Detection, source: str, command: str) -> str:
                 score_drawing(judged, np.arange(1, rows + 1), found.cutoff),
                 Text(
                     "The score says how many robust standard deviations a row is odder than a"
-                    " middling one, by its place, its neighbours and its oddest cell. An odd row"
-                    " need not be a wrong one."
+                    " middling one, by its place, its neighbours and its oddest cell; beyond"
+                    f" {found.cutoff:g} it counts as odd. An odd row need not be a wrong one."
                 ),
             ],
         )
@@ -56,6 +56,9 @@ def detection_report(found: Detection, source: str, command: str) -> str:
         sections.append(Section(title, [Table(title, ("column", "odd rows"), columns)]))
     sections.append(remarks_section(found.notes))
     sections.append(Section("What was run", [Code(command)], folded=True))
+    far, within = found.count_odd_cells()
     lead = f"{count:,} of {rows:,} rows ({count / rows:.1%}) do not fit the others."
-    tiles = {"odd rows": f"{count:,}", "rows": f"{rows:,}", "cut-off": show_figure(found.cutoff)}
+    if far:
+        lead += f" {counted(far, 'single number')} in {counted(within, 'row')} far out."
+    tiles = {"odd rows": f"{count:,}", "single numbers far out": f"{far:,}", "rows": f"{rows:,}"}
     return render(Report(f"{source}: odd rows", lead, sections, Tiles(tiles)))

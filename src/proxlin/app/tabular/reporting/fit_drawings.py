@@ -82,8 +82,7 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
         figure, axes = panel(x=literal(name[:40]), y=literal(f"changes {unit} by"))
         if isinstance(column, NumberColumn):
             knots = additive.ramps.knots[places[0]]
-            ends = np.array([0.0, 1.0] if column.reading.form == "truth" else [-2.0, 2.0])
-            ends = knots[[0, -1]] if len(knots) else ends
+            ends = knots[[0, -1]] if len(knots) else _usual_ends(column)
             between = np.linspace(ends[0], ends[1], _POINTS)  # percents are not straight there
             points = np.unique([*knots, *between])
             effects = _effect(additive, places[0], points)
@@ -113,6 +112,13 @@ def curves(summary: FitSummary, names: Sequence[str]) -> Picture | None:
         " values.",
         alt="Curves and bars of the effect of single columns.",
     )
+
+
+def _usual_ends(column: NumberColumn) -> Vector:
+    """Scaled, between which the training cells lie but for those far out."""
+    if column.low is None or column.high is None or not column.low < column.high:
+        return np.array([0.0, 1.0] if column.reading.form == "truth" else [-2.0, 2.0])
+    return column.scaled(np.array([column.low, column.high]))
 
 
 def _name_ticks(axes: Axes, column: Column) -> None:
@@ -172,8 +178,10 @@ def score_drawing(judged: Judgement, rows: NDArray[Any], cutoff: float) -> Pictu
     axes.scatter(rows[good], judged.scores[good], s=8, color=BLUE, alpha=0.6, label="fits")
     axes.scatter(rows[bad], judged.scores[bad], s=20, color=ORANGE, marker="x", label="outlier")
     axes.axhline(cutoff, color=ORANGE, linewidth=0.8, linestyle="--")
-    if np.nanmax(judged.scores[some], initial=0.0) > 4 * cutoff:
+    highest = float(np.nanmax(judged.scores[some], initial=0.0))
+    if highest > 4 * cutoff:
         axes.set_yscale("symlog", linthresh=2 * cutoff)
+        axes.set_ylim(top=2 * highest)
     axes.legend(loc="best", fontsize=8, frameon=False)
     plain_ticks(axes.xaxis, axes.yaxis)
     thinned = "" if len(some) == len(rows) else f" Of {len(rows):,} rows {len(some):,} are drawn."

@@ -29,7 +29,12 @@ _MOST_COEFFICIENTS = 40
 _MOST_IMPORTANT = 12
 _ABOUT = re.compile(r"(?P<start>(?:Test rows: )?)'(?P<name>[^']+)':? (?P<rest>.*)", re.DOTALL)
 _MOST_TARGETS = 3  # that the first sentences and tiles speak of
-_FORMS = {"number": "number", "date": "date, as days since 1970", "truth": "yes or no, as 1 and 0"}
+_FORMS = {
+    "number": "number",
+    "date": "date, as days since 1970",
+    "clock": "time, in hours",
+    "truth": "yes or no, as 1 and 0",
+}
 
 
 def fit_report(summary: FitSummary, command: str) -> str:
@@ -125,6 +130,7 @@ def _median(summary: FitSummary, name: str, predictor: str) -> str:
 def _run(summary: FitSummary, command: str) -> Section:
     fitted, result = summary.fitted, summary.fitted.tested.estimator.result_
     p = fitted.settings.p
+    additive = getattr(fitted.tested.estimator, "additive", None)
     facts = {
         "table": summary.source,
         "model": fitted.settings.kind,
@@ -134,6 +140,11 @@ def _run(summary: FitSummary, command: str) -> Section:
         "training": f"{result.iterations:,} steps, {result.seconds:.1f} s. {result.status}",
         "versions": ", ".join(f"{k} {v}" for k, v in summary.metrics["versions"].items()),
     }
+    if additive is not None:
+        facts["additive model"] = (
+            f"strength {additive.strength:g}; its objective is at most"
+            f" {max(additive.gap, 1e-12):.1e} above the minimum, relative (duality gap)"
+        )
     return Section("What was run", [Code(command), Facts(facts)], folded=True)
 
 
@@ -193,14 +204,6 @@ def _choice(summary: FitSummary) -> list[Part]:
     parts: list[Part] = [
         Table("What was tried, and what held-out rows said", headings, rows, (remark,))
     ]
-    additive = getattr(summary.fitted.tested.estimator, "additive", None)
-    if additive is not None:
-        parts.append(
-            Text(
-                f"The additive model (strength {additive.strength:g}) is proved by duality to be"
-                f" within {max(additive.gap, 1e-12):.1e} of the minimum of its objective, relative."
-            )
-        )
     return parts
 
 
@@ -239,11 +242,13 @@ def _errors(summary: FitSummary, rebuilt: bool) -> Table:
     if len({error.column for error in summary.errors}) == 1:
         # A phone is narrow.
         what, headings, rows = repr(summary.errors[0].column), headings[1:], [r[1:] for r in rows]
+    several = " of each column" if "column" in headings else ""
+    lowest = f"The lowest median error{several} is bold."
     return Table(
         f"Errors of {what}, test rows",
         headings,
         rows,
-        (summary.fitted.tested_on, "The lowest median error of each column is bold."),
+        (summary.fitted.tested_on, lowest),
     )
 
 

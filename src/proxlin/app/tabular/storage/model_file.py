@@ -169,7 +169,10 @@ def _described(column: Column) -> dict[str, Any]:
 def _column(values: Mapping[str, Any]) -> Column:
     if values["kind"] == "number":
         return _number_column(values)
-    return CategoryColumn(values["name"], tuple(values["levels"]), values["missing"])
+    levels = tuple(values["levels"])
+    if not all(isinstance(level, str) for level in levels):
+        raise TypeError("the levels of a category must be texts")
+    return CategoryColumn(values["name"], levels, values["missing"])
 
 
 def _number_column(values: Mapping[str, Any]) -> NumberColumn:
