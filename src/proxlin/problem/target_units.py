@@ -44,6 +44,8 @@ class TargetUnits:
 
     def __post_init__(self) -> None:
         self._seen: tuple[Problem, Problem] | None = None  # a problem, and the same in these units
+        # Rows and a kind of loss, and a problem of such in these units.
+        self._like: tuple[Shards, type, Problem] | None = None
 
     def inside(self, problem: Problem) -> Problem:
         """The problem in these units; its losses are those of the problem over the scale."""
@@ -56,10 +58,13 @@ class TargetUnits:
         return theta * self.factor
 
     def _changed(self, problem: Problem) -> Problem:
-        other = problem.with_shards(_Scaled(problem.shards, self.scale, problem.dtype))
-        size = self.scale**2 if problem.p == "mse" else self.scale
-        other.penalty = penalty_in_units(problem.penalty, self.factor, size)
-        if isinstance(problem.loss, Redescending):
+        size, kind = self.scale**2 if problem.p == "mse" else self.scale, type(problem.loss)
+        if self._like is None or self._like[:2] != (problem.shards, kind):
+            other = problem.with_shards(_Scaled(problem.shards, self.scale, problem.dtype))
+            other.penalty = penalty_in_units(problem.penalty, self.factor, size)
+            self._like = problem.shards, kind, other
+        other = self._like[2]
+        if isinstance(problem.loss, Redescending):  # a limit of its own, which changes in a run
             return other.redescending(problem.loss.limit / size)
         return other
 
