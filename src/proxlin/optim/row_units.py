@@ -34,7 +34,7 @@ _PRESENT = 1 / 16  # of the largest constant: what a layer adds is seen beside i
 _MOST = 2.0**60  # times a layer
 _SAME = 1e-5  # relative difference of constants that counts as rounding
 _LAYERS = 8  # of which one may be the last; each costs two calls of the closure
-_FAR = 100.0  # times what shaken parameters change in the rows: nothing would be learnt
+_FAR = 300.0  # times what shaken parameters change in the rows: nothing would be learnt
 
 At = Callable[[Tensor], Tensor]  # theta -> the rows of a batch (B, N), of all processes
 

@@ -100,6 +100,7 @@ class Problem:
         # The copy is what is evaluated, in eval mode: the caller's module keeps its mode and its
         # parameters until a run is over.
         self.network = evaluated_copy(module)
+        self._kinds = _kinds_of(fixed_tensors(module))  # which a forward pass may change later
         self.affine_in_output = residual is None
         self.cache: dict[Hashable, Any] = {}  # of linearisations, from batch to batch
         self.example: Batch = self.shards.example()
@@ -203,10 +204,7 @@ class Problem:
         """
         seen = {n: t for n, t in fixed_tensors(self.network).items() if n not in self.layout.names}
         fixed = fixed_tensors(self.module)
-        alike = fixed.keys() == seen.keys() and all(
-            (t.shape, t.dtype, t.device) == (seen[n].shape, seen[n].dtype, seen[n].device)
-            for n, t in fixed.items()
-        )
+        alike = fixed.keys() == seen.keys() and _kinds_of(fixed) == self._kinds
         try:
             same = alike and trainable(self.module) == (self.layout, self.dtype, self.device)
         except InvalidInputError:  # none is trainable, or not all are of one type
@@ -223,6 +221,8 @@ class Problem:
                 leading = self.communicator.broadcast(tensor.detach().clone())
                 for other in (tensor, seen[name]):
                     if not torch.equal(other, leading):
+                        if other.shape != leading.shape:
+                            other.data = torch.empty_like(leading)
                         other.copy_(leading)
                         changed = True
         if changed:
@@ -396,6 +396,12 @@ class Problem:
         if index is None:
             self._latest = (theta.detach().clone(), value)
         return value
+
+
+def _kinds_of(
+    tensors: dict[str, Tensor],
+) -> dict[str, tuple[torch.Size, torch.dtype, torch.device]]:
+    return {name: (t.shape, t.dtype, t.device) for name, t in tensors.items()}
 
 
 def _default_chunk(problem: Problem) -> int:

@@ -198,6 +198,12 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
         raise InvalidInputError(f"module must be a torch.nn.Module; got {type(module).__name__}.")
     layout, dtype, device = trainable(module)
     check_apart(dict(module.named_parameters()))
+    for name, tensor in module.named_parameters():
+        if tensor.requires_grad and tensor._backward_hooks:
+            raise UnsupportedModuleError(
+                f"parameter {name!r} has a hook on its gradient, which no step would call. Remove"
+                " it; torch.nn.utils.prune keeps zeros, and requires_grad_(False) whole parameters."
+            )
     for name, child in module.named_modules():
         if not isinstance(child, nn.modules.batchnorm._BatchNorm):
             continue
