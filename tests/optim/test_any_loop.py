@@ -257,6 +257,11 @@ def test_rows_without_numbers_or_slopes_are_refused():
         optimizer.step(broken)
 
 
+def test_parameters_without_a_shape_are_refused():
+    with pytest.raises(InvalidInputError, match="Call the module with a few rows first"):
+        Probed(nn.Sequential(nn.LazyLinear(2)).parameters())
+
+
 def test_parameters_in_the_same_memory_are_refused():
     module = net()
     with pytest.raises(InvalidInputError, match="must not share memory"):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proxlin._checks import check_count, check_positive, check_seed
 from proxlin.errors import InvalidInputError, ProxlinError
@@ -276,6 +276,10 @@ def _named(groups: list[dict[str, Any]]) -> dict[str, Tensor]:
             for name in group["param_names"]
         ]
     tensors = [tensor for group in groups for tensor in group["params"]]
+    if any(isinstance(tensor, nn.UninitializedParameter) for tensor in tensors):
+        raise InvalidInputError(
+            "params must have shapes; got some without one. Call the module with a few rows first."
+        )
     if not names:
         for position, tensor in enumerate(tensors):
             before = tensors[position - 1] if position else tensor

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
+import torch
 from torch import Tensor
 
 from proxlin.problem.last_layer import (
@@ -29,7 +30,10 @@ from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.terms.layout import Layout
 
 _LOG = logging.getLogger("proxlin")
-_ABSENT = 2.0**-40  # times a layer that adds nothing; by 0 normalised ones would be no numbers
+_ABSENT = (
+    2.0**-40
+)  # times a normalised layer, which 0 would make no numbers: it adds next to nothing
+_NOTHING = 2.0**-30  # of the rows: less is what such a layer adds
 _PRESENT = 1 / 16  # of the largest constant: what a layer adds is seen beside it
 _MOST = 2.0**60  # times a layer
 _SAME = 1e-5  # relative difference of constants that counts as rounding
@@ -61,7 +65,7 @@ def row_units(
     """The units of rows as functions of theta, and the start in them; None where there are none."""
     point = shaken(theta)
     for last in islice(layers_from_the_last(layout), _LAYERS):
-        seen = _Split(rows, last, rows(last.times(theta, _ABSENT)))
+        seen = _Split(rows, last, _without(rows, last, theta))
         if not seen.bears_out(point):
             continue
         if not 0 < size_of(seen.targets()) < math.inf:
@@ -69,6 +73,16 @@ def row_units(
         scale, start = in_units(last, seen, seen, theta, loss, exactly=True)
         return RowUnits(scale, last.names), start
     return None
+
+
+def _without(rows: At, last: LastLayer, theta: Tensor) -> Tensor:
+    """The rows without what the layer adds."""
+    constant = rows(last.times(theta, 0.0))
+    if bool(constant.isfinite().all()):
+        return constant
+    constant = rows(last.times(theta, _ABSENT))
+    least = _NOTHING * typical_size(rows(theta))
+    return torch.where(constant.abs() > least, constant, 0.0)
 
 
 def warn_of_size(rows: At, theta: Tensor) -> None:
@@ -101,7 +115,7 @@ class _Split:
 
     def bears_out(self, point: Tensor) -> bool:
         """Whether at this point, too, the constant is the same and the rest proportional."""
-        constant = self.rows(self.last.times(point, _ABSENT))
+        constant = _without(self.rows, self.last, point)
         size = float(self.constant.abs().max())
         if not float((constant - self.constant).abs().max()) <= _SAME * size < math.inf:
             return False
