@@ -60,9 +60,9 @@ def test_a_check_draws_what_the_step_drew_and_leaves_the_generator_alone():
     optimizer.step(closure)
     rest = torch.rand(3)
     batches = list(dict.fromkeys(drawn))
-    assert len(batches) < len(drawn)  # the check repeats the last batch
+    assert len(batches) < len(drawn)  # units and checks repeat a batch
     torch.manual_seed(7)
-    assert drawn[: len(batches)] == [float(torch.rand(())) for _ in batches]
+    assert batches == [float(torch.rand(())) for _ in batches]
     assert torch.equal(rest, torch.rand(3))
 
 
@@ -255,6 +255,11 @@ def test_rows_without_numbers_or_slopes_are_refused():
 
     with pytest.raises(UnsupportedModuleError, match="inplace operation"):
         optimizer.step(broken)
+
+
+def test_parameters_without_a_shape_are_refused():
+    with pytest.raises(InvalidInputError, match="Call the module with a few rows first"):
+        Probed(nn.Sequential(nn.LazyLinear(2)).parameters())
 
 
 def test_parameters_in_the_same_memory_are_refused():

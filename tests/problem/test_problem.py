@@ -342,6 +342,39 @@ def test_a_module_that_is_another_one_now_is_refused(change):
         minimize(problem, max_iter=1)
 
 
+class KeepsItsInput(nn.Module):
+    """A module with a buffer of as many rows as were seen last."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+        self.register_buffer("seen", torch.zeros(0))
+
+    def forward(self, x):
+        self.seen = x.detach()
+        return self.inner(x)
+
+
+def test_a_buffer_may_take_the_shape_of_each_batch():
+    torch.manual_seed(0)
+    net, (x, y) = KeepsItsInput(), (torch.randn(9, 3), torch.randn(9, 2))
+    problem = Problem(net, (x, y))
+    for _ in range(2):
+        result = minimize(problem, max_iter=3)
+    assert net.seen.shape == (0,)
+    assert result.objective == pytest.approx(float((net(x) - y).detach().abs().sum(1).mean()))
+
+
+def test_a_hook_that_no_step_would_call_is_refused():
+    net = nn.Linear(3, 2)
+    handle = net.weight.register_hook(torch.zeros_like)
+    data = (torch.randn(9, 3), torch.randn(9, 2))
+    with pytest.raises(UnsupportedModuleError, match="'weight' has a hook"):
+        Problem(net, data)
+    handle.remove()
+    assert Problem(net, data).layout.size == 8
+
+
 def test_what_became_of_buffers_and_frozen_parameters_counts():
     _, x, y = regression()
     net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).double().eval()

@@ -130,9 +130,10 @@ def test_the_limit_of_far_rows_is_told_in_the_units_of_the_losses():
     x, _, y = table()
     problem = Problem(net(), (x, 1000 * y), p=1)
     units, start = target_units(problem, problem.theta())
-    limited = problem.redescending(3_000.0)
-    losses = units.inside(limited).row_losses(start) * units.scale
-    assert torch.allclose(losses, limited.row_losses(units.outside(start)), rtol=1e-5)
+    limits = [problem, *map(problem.redescending, (3_000.0, 700.0)), problem]
+    for limited in (*limits, limits[1]):
+        losses = units.inside(limited).row_losses(start) * units.scale
+        assert torch.allclose(losses, limited.row_losses(units.outside(start)), rtol=1e-5)
 
 
 def test_a_start_that_explains_the_targets_is_kept():

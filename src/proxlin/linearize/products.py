@@ -120,7 +120,8 @@ class _Tape:
             return torch.zeros_like(self.residual)
         if self._road is not None:
             return self._road(direction)
-        roads = [self._backward_twice, self._forward, self._plain_backward_twice]
+        # Forward mode costs up to twice as much and may load torch's compiler, which takes seconds.
+        roads = [self._backward_twice, self._plain_backward_twice, self._forward]
         # A backward pass of the user's own may hide from the second differentiation what it
         # does, while forward mode says so.
         if self.print.custom:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from proxlin.errors import InvalidInputError, NonFiniteError, UnsupportedModuleError, said
 from proxlin.linearize.differentiable import Footprint
 from proxlin.optim.draws import Draws
+from proxlin.optim.row_units import RowUnits, row_units, warn_of_size
 from proxlin.problem import Problem
+from proxlin.problem.last_layer import penalty_in_units
 from proxlin.problem.loss import Exponent, RowLoss
 from proxlin.problem.parallel import Communicator, communicator
 from proxlin.problem.residual import row_hint
@@ -45,7 +47,7 @@ class ClosureProblem(Problem):
         self.layout = Layout.of(parameters.items())
         first = next(iter(parameters.values()))
         self.dtype, self.device = first.dtype, first.device
-        self.penalty = Penalty(self.layout, regularizer, constraint)
+        self.given = Penalty(self.layout, regularizer, constraint)
         self.network = _Anonymous()
         self.affine_in_output = self.subtracts_target = False
         self.noisy = False  # what the closure drops at random is its own business
@@ -58,6 +60,7 @@ class ClosureProblem(Problem):
         self.closure: Closure | None = None
         self.batch_loss = math.nan  # of the batch taken last, before its step
         self.begun = False  # whether a step was taken
+        self.use(None)
         self._draws = Draws(self.device)
         self._rows = torch.empty(0)  # (B, N) with their graph
         self._point = torch.empty(0)  # (d,) where they were taken
@@ -77,16 +80,48 @@ class ClosureProblem(Problem):
         """The processes that step together."""
         return self.processes
 
+    def use(self, units: RowUnits | None) -> None:
+        """See rows and parameters in these units from now on; None: as they are."""
+        self.units: RowUnits | None = None
+        self._factor: Tensor | None = None
+        self._size, self.penalty = 1.0, self.given
+        if units is not None:
+            factor, size = units.factor(self.layout, self.theta()), units.of_loss(self.loss)
+            self.penalty = penalty_in_units(self.given, factor, size)
+            self.units, self._factor, self._size = units, factor, size
+
     def theta(self) -> Tensor:
         """A flat copy of the parameters."""
-        return torch.cat([tensor.detach().flatten() for tensor in self.parameters.values()])
+        theta = torch.cat([tensor.detach().flatten() for tensor in self.parameters.values()])
+        return theta if self._factor is None else theta / self._factor
+
+    def outside(self, theta: Tensor) -> dict[str, Tensor]:
+        """The parameters by name, as the module has them."""
+        return self.layout.split(theta if self._factor is None else theta * self._factor)
 
     def assign(self, theta: Tensor) -> None:
         """Write theta into the parameters."""
-        values = self.layout.split(theta.detach())
+        values = self.outside(theta.detach())
         with torch.no_grad():
             for name, tensor in self.parameters.items():
                 tensor.copy_(values[name])
+
+    def choose_units(self) -> None:
+        """Find units for the present batch and begin in them; no random number is drawn by it."""
+        batch, theta = self.take(slice(None)), self._point
+
+        def rows(theta: Tensor) -> Tensor:
+            return batch.gathered(self.residual(theta, batch.tensors).detach())
+
+        if self.penalty.is_quadratic:
+            found = row_units(rows, self.layout, theta, self.loss)
+            if found is not None:
+                units, theta = found
+                self.use(units)
+        if self.units is None:
+            warn_of_size(rows, theta)
+        self.assign(theta)
+        self._draws.go_back()
 
     def take(self, index: Tensor | slice) -> LocalBatch:
         """The batch that the closure has now, whatever the index."""
@@ -104,7 +139,7 @@ class ClosureProblem(Problem):
         if not batch.n_rows:
             raise InvalidInputError("the closure must return at least one row; got none.")
         losses = self.loss(self._rows.detach()).sum(dtype=torch.float64)
-        self.batch_loss = float(self.processes.sum(losses)) / batch.n_rows
+        self.batch_loss = self._size * float(self.processes.sum(losses)) / batch.n_rows
         if not (self.begun or math.isfinite(self.batch_loss)):
             raise NonFiniteError(
                 "the first batch must have finite residual rows, to begin from; got a mean loss of"
@@ -174,7 +209,8 @@ class ClosureProblem(Problem):
             )
         pairs = zip(parts, leaves, strict=True)
         flat = [(torch.zeros_like(t) if g is None else g.to_dense()).flatten() for g, t in pairs]
-        return torch.cat(flat)
+        slope = torch.cat(flat)
+        return slope if self._factor is None else slope * self._factor
 
     @property
     def present_rows(self) -> Tensor:
@@ -210,7 +246,8 @@ class ClosureProblem(Problem):
                 "the closure must return rows of real numbers, at least one in each; got"
                 f" {rows.shape[1]} of {rows.dtype}."
             )
-        return rows.to(self.dtype)
+        rows = rows.to(self.dtype)
+        return rows if self.units is None else rows / self.units.scale
 
 
 class _Anonymous(nn.Module):

@@ -20,6 +20,10 @@ class Draws:
         """What is drawn from here on is what `again` draws."""
         self._kept = self._states()
 
+    def go_back(self) -> None:
+        """The next numbers are those that `again` draws."""
+        self._stand(self._kept)
+
     @contextmanager
     def again(self) -> Iterator[None]:
         """Inside, the same numbers are drawn as after `keep`; outside, it has drawn none."""

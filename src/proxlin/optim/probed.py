@@ -6,18 +6,20 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from proxlin._checks import check_count, check_seed
+from proxlin._checks import check_count, check_positive, check_seed
 from proxlin.errors import InvalidInputError, ProxlinError, said
 from proxlin.methods import Probed as Settings
 from proxlin.methods.contract import Budget
 from proxlin.methods.probed.state import ProbedState
 from proxlin.optim.closure_problem import Closure, ClosureProblem
 from proxlin.optim.memory import as_plain, restored
+from proxlin.optim.row_units import RowUnits
 from proxlin.problem.loss import Exponent
 from proxlin.problem.module_copy import check_apart
 from proxlin.terms import Constraint, Regularizer
+from proxlin.terms.layout import Layout
 
 
 class Probed(torch.optim.Optimizer):
@@ -129,19 +131,25 @@ class Probed(torch.optim.Optimizer):
                 "the parameters must stay what they were; some changed requires_grad, shape, type"
                 " or device since. Make a new Probed(module.named_parameters(), ...)."
             )
-        problem, state = self._problem, self._memory
-        kind = problem.device.type
+        problem, kind = self._problem, self._problem.device.type
         problem.closure = _cast_as_here(closure, kind)
         before = problem.theta()  # others may have written into the module
-        state.theta = before.clone()
         try:
             with torch.no_grad(), torch.autocast(kind, enabled=False):
-                self._settings.step(problem, state, self._budget)
+                if not problem.begun:
+                    problem.choose_units()
+                    self._memory = self._begin()
+                self._memory.theta = problem.theta()
+                self._settings.step(problem, self._memory, self._budget)
         except BaseException:
-            state.theta = before  # a step that fails moves nothing
+            if not problem.begun:
+                problem.use(None)
+                problem.assign(before)
+                self._memory = self._begin()
+            self._memory.theta = before  # a step that fails moves nothing
             raise
         finally:
-            problem.assign(state.theta)
+            problem.assign(self._memory.theta)
             problem.release()
         problem.begun = True
         self._budget.iteration += 1
@@ -151,7 +159,7 @@ class Probed(torch.optim.Optimizer):
         """The average of the latest points by name, often a little better than the last one."""
         average = self._memory.average
         point = self._memory.theta if average is None else average
-        return {name: part.clone() for name, part in self._problem.layout.split(point).items()}
+        return {name: part.clone() for name, part in self._problem.outside(point).items()}
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next step depends on beside the parameters."""
@@ -159,6 +167,7 @@ class Probed(torch.optim.Optimizer):
         state["probed"] = {
             "steps": self._budget.iteration,
             "shapes": [list(shape) for shape in self._problem.layout.shapes],
+            "units": as_plain(self._problem.units),
             "memory": as_plain(self._memory),
         }
         return state
@@ -180,6 +189,7 @@ class Probed(torch.optim.Optimizer):
             memory = restored(self._begin(), own["memory"])
             if memory.theta.dtype != self._problem.dtype:
                 raise TypeError(f"parameters of {memory.theta.dtype}")
+            units = _restored_units(own.get("units"), self._problem.layout)
             super().load_state_dict({k: v for k, v in state_dict.items() if k != "probed"})
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as cause:
             self._generator.set_state(drawn)
@@ -189,6 +199,7 @@ class Probed(torch.optim.Optimizer):
             ) from cause
         self.param_groups = [_Group(group) for group in self.param_groups]
         self._memory = memory
+        self._problem.use(units)
         self._budget.iteration = steps
         self._problem.begun = steps > 0
 
@@ -204,6 +215,13 @@ class Probed(torch.optim.Optimizer):
 
     def _begin(self) -> ProbedState:
         return self._settings.init(self._problem, self._problem.theta(), self._generator)
+
+
+def _restored_units(plain: Any, layout: Layout) -> RowUnits | None:
+    if plain is None:
+        return None
+    names = tuple(layout.names[layout.names.index(name)] for name in plain["last"])
+    return RowUnits(check_positive("scale", plain["scale"]), names)
 
 
 class _Group(dict[str, Any]):
@@ -258,6 +276,10 @@ def _named(groups: list[dict[str, Any]]) -> dict[str, Tensor]:
             for name in group["param_names"]
         ]
     tensors = [tensor for group in groups for tensor in group["params"]]
+    if any(isinstance(tensor, nn.UninitializedParameter) for tensor in tensors):
+        raise InvalidInputError(
+            "params must have shapes; got some without one. Call the module with a few rows first."
+        )
     if not names:
         for position, tensor in enumerate(tensors):
             before = tensors[position - 1] if position else tensor

@@ -15,6 +15,8 @@ from proxlin.errors import InvalidInputError, UnsupportedModuleError, said
 from proxlin.problem.parallel import Communicator
 from proxlin.terms.layout import Layout
 
+Kind = tuple[torch.Size, torch.dtype, torch.device]
+
 
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module that `torch.compile` was given: its graphs allow neither J d nor two passes."""
@@ -105,12 +107,23 @@ def _fixed_tensors(module: nn.Module) -> dict[str, Tensor]:
     return frozen | dict(module.named_buffers())
 
 
+def kinds_of_fixed(module: nn.Module) -> dict[str, Kind]:
+    """The shape, type and device of each frozen parameter and buffer."""
+    return {n: (t.shape, t.dtype, t.device) for n, t in _fixed_tensors(module).items()}
+
+
 def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.device]:
     """Where theta lies in the module, its type and its device."""
     if not isinstance(module, nn.Module):
         raise InvalidInputError(f"module must be a torch.nn.Module; got {type(module).__name__}.")
     layout, dtype, device = _trainable(module)
     check_apart(dict(module.named_parameters()))
+    for name, tensor in module.named_parameters():
+        if tensor.requires_grad and tensor._backward_hooks:
+            raise UnsupportedModuleError(
+                f"parameter {name!r} has a hook on its gradient, which no step would call. Remove"
+                " it; torch.nn.utils.prune keeps zeros, and requires_grad_(False) whole parameters."
+            )
     for name, child in module.named_modules():
         if not isinstance(child, nn.modules.batchnorm._BatchNorm):
             continue
@@ -133,19 +146,18 @@ def renewed(
     network: nn.Module,
     module: nn.Module,
     kind: tuple[Layout, torch.dtype, torch.device],
+    kinds: dict[str, Kind],
     communicator: Communicator,
 ) -> bool:
     """Whether frozen parameters or buffers of the module have changed; its copy has them then.
 
-    Those of rank 0 count. A module whose trainable parameters are not of this kind is refused.
+    Those of rank 0 count. A module whose trainable parameters are not of this kind, or whose fixed
+    tensors are not of these kinds, is refused.
     """
     names = kind[0].names
     seen = {n: t for n, t in _fixed_tensors(network).items() if n not in names}
     fixed = _fixed_tensors(module)
-    alike = fixed.keys() == seen.keys() and all(
-        (t.shape, t.dtype, t.device) == (seen[n].shape, seen[n].dtype, seen[n].device)
-        for n, t in fixed.items()
-    )
+    alike = fixed.keys() == seen.keys() and kinds_of_fixed(module) == kinds
     try:
         same = alike and _trainable(module) == kind
     except InvalidInputError:  # none is trainable, or not all are of one type
@@ -162,6 +174,8 @@ def renewed(
             leading = communicator.broadcast(tensor.detach().clone())
             for other in (tensor, seen[name]):
                 if not torch.equal(other, leading):
+                    if other.shape != leading.shape:
+                        other.data = torch.empty_like(leading)
                     other.copy_(leading)
                     changed = True
     return changed

@@ -15,7 +15,13 @@ from proxlin._checks import check_count
 from proxlin.errors import InvalidInputError, UnsupportedModuleError
 from proxlin.problem.batch_form import with_tensors
 from proxlin.problem.loss import Exponent, Pinball, Redescending, RowLoss, check_pinball
-from proxlin.problem.module_copy import evaluated_copy, read_parameters, renewed, unwrapped
+from proxlin.problem.module_copy import (
+    evaluated_copy,
+    kinds_of_fixed,
+    read_parameters,
+    renewed,
+    unwrapped,
+)
 from proxlin.problem.parallel import Communicator, communicator
 from proxlin.problem.precise_losses import PreciseLosses
 from proxlin.problem.residual import (
@@ -97,6 +103,7 @@ class Problem:
         # The copy is what is evaluated, in eval mode: the caller's module keeps its mode and its
         # parameters until a run is over.
         self.network = evaluated_copy(module)
+        self._kinds = kinds_of_fixed(module)  # which a forward pass may change later
         self.affine_in_output = residual is None
         self.cache: dict[Hashable, Any] = {}  # of linearisations, from batch to batch
         self.example: Batch = self.shards.example()
@@ -206,7 +213,7 @@ class Problem:
         Those of rank 0 count. A module whose trainable parameters are others now is refused.
         """
         kind = self.layout, self.dtype, self.device
-        if renewed(self.network, self.module, kind, self.communicator):
+        if renewed(self.network, self.module, kind, self._kinds, self.communicator):
             self._latest = None
             self._precise = PreciseLosses(self._residual, self.layout, self.loss)
 

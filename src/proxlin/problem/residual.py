@@ -31,6 +31,8 @@ class ResidualModule(nn.Module):
         self.rule = rule
         self.form = form  # of the batch that the rule is called with; None: a tuple
         self.called_again = False  # on the way back, as by torch.utils.checkpoint
+        names = dict(module.named_parameters(remove_duplicate=False))
+        self.tied = len(names) > len(dict(module.named_parameters()))
 
     def forward(self, *batch: Tensor) -> Tensor:
         """One row of numbers for each sample."""
@@ -47,7 +49,8 @@ class ResidualModule(nn.Module):
             rows: Tensor = self._standing_at(values)(*batch)
         else:
             named = {f"module.{name}": tensor for name, tensor in values.items()}
-            rows = functional_call(self, named, batch)
+            # Looking for tied parameters in each call would take longer than a small layer.
+            rows = functional_call(self, named, batch, tie_weights=self.tied)
         return rows
 
     def _standing_at(self, values: Mapping[str, Tensor]) -> ResidualModule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import accumulate
 from math import prod
 
@@ -35,12 +36,12 @@ class Layout:
         pairs = [(name, tuple(tensor.shape)) for name, tensor in parameters]
         return cls(tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs))
 
-    @property
+    @cached_property  # as is the next one: they are asked for many times in each step
     def sizes(self) -> tuple[int, ...]:
         """The number of entries of each parameter."""
         return tuple(prod(shape) for shape in self.shapes)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The length d of theta."""
         return sum(self.sizes)
@@ -62,7 +63,7 @@ class Layout:
                 f"theta must be a vector of the {self.size} parameters; got shape"
                 f" {tuple(theta.shape)}."
             )
-        pieces = torch.split(theta, list(self.sizes))
+        pieces = theta.split_with_sizes(self.sizes)
         return {n: t.view(s) for n, t, s in zip(self.names, pieces, self.shapes, strict=True)}
 
     def join(self, parameters: Mapping[str, Tensor]) -> Tensor:
