@@ -88,6 +88,19 @@ class Ramps:
             product += Ramps(tuple(self.knots[j] for j in bent)).apply(x[:, bent]) @ coef[own]
         return product
 
+    def state(self) -> dict[str, Any]:
+        """Arrays."""
+        lengths = np.array([len(knots) for knots in self.knots])
+        return {"knots": np.concatenate([np.empty(0), *self.knots]), "lengths": lengths}
+
+    @classmethod
+    def restore(cls, arrays: dict[str, Any]) -> Ramps:
+        """What `state` took apart."""
+        ends = np.cumsum(arrays["lengths"])
+        if len(arrays["knots"]) != (ends[-1] if len(ends) else 0):
+            raise ValueError("the knots are not as many as their lengths say")
+        return cls(tuple(np.split(arrays["knots"], ends[:-1])))
+
 
 @dataclass(frozen=True, eq=False)
 class AdditiveModel:
@@ -151,19 +164,14 @@ class AdditiveModel:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Plain values and arrays."""
-        lengths = [len(knots) for knots in self.ramps.knots]
-        arrays = {"knots": np.concatenate([np.empty(0), *self.ramps.knots]), "coef": self.coef}
-        arrays |= {"lengths": np.array(lengths), "intercept": self.intercept}
+        arrays = self.ramps.state() | {"coef": self.coef, "intercept": self.intercept}
         names = ("strength", "redescending", "gap", "levels", "focus")
         return {name: getattr(self, name) for name in names}, arrays
 
     @classmethod
     def restore(cls, values: dict[str, Any], arrays: dict[str, Any]) -> AdditiveModel:
         """What `state` took apart."""
-        ends = np.cumsum(arrays["lengths"])
-        if len(arrays["knots"]) != (ends[-1] if len(ends) else 0):
-            raise ValueError("the knots are not as many as their lengths say")
-        ramps = Ramps(tuple(np.split(arrays["knots"], ends[:-1])))
+        ramps = Ramps.restore(arrays)
         if arrays["coef"].shape != (len(ramps.owners), len(arrays["intercept"])):
             raise ValueError("the coefficients are not as many as the ramps")
         names = ("strength", "redescending", "gap", "levels", "focus")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from proxlin.estimators.estimator_state import estimator_state, restore_estimator
-from proxlin.estimators.families.additive import AdditiveModel
+from proxlin.estimators.families.additive import AdditiveModel, Ramps
 from proxlin.estimators.families.folds import ColumnRoles
 from proxlin.estimators.families.forest import Forest
 from proxlin.estimators.families.kernel import KernelSurface
@@ -23,8 +23,6 @@ from proxlin.estimators.families.trees import BoostedTrees
 from proxlin.estimators.regression.regressor import RobustRegressor
 from proxlin.estimators.scores import OutlierScale
 
-# Of a model that only has ramps.
-_BARE = {"strength": 0.0, "redescending": True, "gap": 0.0, "levels": 1.0, "focus": 0.0}
 _PARTS: dict[str, Any] = {"trees": BoostedTrees, "kernel": KernelSurface, "forest": Forest}
 _OF_TRAINING = ("outlier_scores", "outliers", "row_weights")  # not kept of nets
 
@@ -85,9 +83,7 @@ def _member_state(member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
         return member.state()
     if isinstance(member, NetMember):
         values, parts = estimator_state(member.net)
-        none = np.zeros((len(member.ramps.owners), 0))
-        bare = AdditiveModel(member.ramps, none, np.empty(0), 0.0, True, 0.0)
-        arrays = {f"ramps.{key}": value for key, value in bare.state()[1].items()}
+        arrays = {f"ramps.{key}": value for key, value in member.ramps.state().items()}
         kept = {k: v for k, v in parts.items() if k not in _OF_TRAINING}
         return values, arrays | {f"net.{key}": value for key, value in kept.items()}
     values, parts = member.base.state()
@@ -108,12 +104,11 @@ def _restore_member(
         }
 
     if name == "net":
-        bare = AdditiveModel.restore(_BARE, below("ramps."))
         parts = below("net.", tensors=True)
         parts |= dict.fromkeys(_OF_TRAINING, torch.empty(0))
         net = restore_estimator(values, parts)
         assert isinstance(net, RobustRegressor)
-        return NetMember(bare.ramps, net)
+        return NetMember(Ramps.restore(below("ramps.")), net)
     if name in _PARTS:
         base = AdditiveModel.restore(values, below("base."))
         restore = _PARTS[name].restore
