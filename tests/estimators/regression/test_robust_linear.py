@@ -175,6 +175,20 @@ def test_powers_of_a_column_are_not_held_for_wrong_features():
     assert np.median(ratios) <= 1.1
 
 
+def test_wrong_rows_that_pass_far_out_are_seen_from_nearer():
+    """A wrong cell in a fifth of the rows; of powers half of the rows are far from the others."""
+    for seed in (0, 2):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(-1, 1, size=(200, 1)) ** np.arange(1, 7)
+        truth = (x - x.mean(axis=0)) / x.std(axis=0) @ rng.normal(size=6)
+        y, bad = truth + rng.normal(size=200), np.arange(200) < 40
+        wrong = x.copy()
+        wrong[np.flatnonzero(bad), rng.integers(0, 6, size=40)] *= 100
+        model, good = RobustRegressor().fit(wrong, y), LinearRegression().fit(x[~bad], y[~bad])
+        away = [np.linalg.norm(fit.predict(x) - truth) for fit in (model, good)]
+        assert away[0] < 3.0 * away[1]
+
+
 @pytest.mark.parametrize("features", ["two groups", "heavy tails"])
 def test_good_rows_far_out_come_back_beside_wrong_ones(features):
     """Near rows do not foretell all of the far ones, of which three in ten are wrong as well."""

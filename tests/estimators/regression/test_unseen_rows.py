@@ -37,6 +37,14 @@ def test_more_features_than_rows_hide_no_noise(settings, signal):
     assert np.mean(flags) < 0.03
 
 
+def test_rows_far_out_do_not_set_the_scale_of_unseen_rows():
+    """Little is known of their place, so that they pass, however far from a fit without them."""
+    x, y, new, truth = table(40, 100, 1.0, 0)
+    x[:4] *= 1e4
+    model = RobustRegressor().fit(x, y)
+    assert model.scale_[0] < 2.0 * (model.predict(new) - truth).std()
+
+
 @pytest.mark.parametrize("share", [0.0, 0.2])
 def test_rare_categories_are_not_learnt_by_heart(share):
     """A weak ridge leaves their rows 1e-8 of themselves, which must not pass for rounding."""

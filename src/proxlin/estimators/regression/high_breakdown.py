@@ -151,19 +151,28 @@ def _chance_of_agreement(
 def _foretold(
     rows: RegressionRows, admitted: NDArray[np.bool_], fit: RobustFit
 ) -> NDArray[np.bool_]:
-    """The rows not admitted that the others predict, unless as many would fit by chance."""
-    distance = distances(rows.residual(fit.coef), fit)
-    passed = ~admitted & (distance <= INNER)
-    others = ~admitted & ~passed & (distance <= _WIDER * INNER)
-    by_chance = float(rows.weights[others].sum()) / (_WIDER - 1.0)
-    count = float(rows.weights[passed].sum())
-    if count == 0 or by_chance > _BY_CHANCE * count:
-        return np.zeros_like(passed)
-    wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
-    together = _predicted_together(rows, passed, fit, wider)
-    # Rows far out on one side pass all at once, by chance, and set one direction of the fit.
-    agreed = together and _chance_of_agreement(rows, admitted, fit, wider) >= UNLIKE
-    return passed if agreed else np.zeros_like(passed)
+    """The rows not admitted that the others predict, unless as many would fit by chance.
+
+    Where these contradict each other or the others, the half of them that is predicted best is
+    asked alone: a wrong row that passes because little is known of its place is seen from nearer.
+    """
+    distance, reach = distances(rows.residual(fit.coef), fit), np.inf
+    for _ in ("all", "the nearer half"):
+        asked = ~admitted & (fit.spread <= reach)
+        passed = asked & (distance <= INNER)
+        count = float(rows.weights[passed].sum())
+        if count == 0:
+            break
+        others = asked & ~passed & (distance <= _WIDER * INNER)
+        by_chance = float(rows.weights[others].sum()) / (_WIDER - 1.0)
+        if by_chance <= _BY_CHANCE * count:
+            wider = least_squares(rows, np.where(passed, 1.0, fit.trust))
+            together = _predicted_together(rows, passed, fit, wider)
+            # Far out on one side rows pass all at once by chance, and set one direction of a fit.
+            if together and _chance_of_agreement(rows, admitted, fit, wider) >= UNLIKE:
+                return passed
+        reach = float(np.median(fit.spread[passed]))
+    return np.zeros_like(admitted)
 
 
 def _predicted_together(
