@@ -96,7 +96,7 @@ def _nodes(value: Tensor) -> Iterator[Any]:
 
 def _is_custom(node: Any) -> bool:
     """Whether a user has written the operation; torch itself has that of full backward hooks."""
-    return isinstance(node, BackwardCFunction) and "BackwardHookFunction" not in node.name()
+    return isinstance(node, BackwardCFunction) and "BackwardHookFunction" not in type(node).__name__
 
 
 def _saved(node: Any) -> Iterator[Tensor]:
