@@ -30,10 +30,9 @@ from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.terms.layout import Layout
 
 _LOG = logging.getLogger("proxlin")
-_ABSENT = (
-    2.0**-40
-)  # times a normalised layer, which 0 would make no numbers: it adds next to nothing
-_NOTHING = 2.0**-30  # of the rows: less is what such a layer adds
+# Times a normalised layer, which 0 would make no numbers, and of the rows, below which is what it
+# still adds.
+_ABSENT, _NOTHING = 2.0**-40, 2.0**-30
 _PRESENT = 1 / 16  # of the largest constant: what a layer adds is seen beside it
 _MOST = 2.0**60  # times a layer
 _SAME = 1e-5  # relative difference of constants that counts as rounding
