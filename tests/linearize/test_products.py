@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from proxlin.errors import UnsupportedModuleError
 from proxlin.linearize import linearize
+from proxlin.linearize.differentiable import footprint
 from tests.linearize.networks import CHAINS, GENERAL
 from tests.linearize.stand_in import oracle, problem_of
 
@@ -78,6 +79,19 @@ def test_a_function_without_forward_mode_is_differentiated_twice() -> None:
     torch.testing.assert_close(linearization.apply(direction), rows @ direction)
     expected = linearize(problem_of(nn.Linear(3, 2), 3)[0], theta, batch).rows()
     torch.testing.assert_close(rows, 2 * expected)
+
+
+def test_a_hook_on_a_backward_pass_is_no_function_of_the_users() -> None:
+    """Products would be tried in forward mode first, which may take seconds in a new process."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    problem, theta, batch = problem_of(module, 3)
+    direction = torch.randn_like(theta)
+    expected = oracle(problem, theta, batch) @ direction
+    module[2].register_full_backward_hook(lambda *_: None)
+    assert not footprint(problem, theta, batch).custom
+    torch.testing.assert_close(linearize(problem, theta, batch).apply(direction), expected)
+    custom = problem_of(Custom(Doubled), 3)
+    assert footprint(*custom).custom
 
 
 def test_a_derivative_that_cannot_be_had_is_refused_not_guessed() -> None:

@@ -62,7 +62,7 @@ def footprint(problem: Differentiable, theta: Tensor, batch: Batch) -> Footprint
         nodes = list(_nodes(residual))
         held = dict(_block(tensor) for node in nodes for tensor in _saved(node))
         total = sum(size for place, size in held.items() if place not in own)
-        custom = any(isinstance(node, BackwardCFunction) for node in nodes)
+        custom = any(map(_is_custom, nodes))
         problem.cache[key] = Footprint(total + residual.nbytes, custom)
     measured: Footprint = problem.cache[key]
     return measured
@@ -92,6 +92,11 @@ def _nodes(value: Tensor) -> Iterator[Any]:
             seen.add(node)
             pending += [parent for parent, _ in node.next_functions]
             yield node
+
+
+def _is_custom(node: Any) -> bool:
+    """Whether a user has written the operation; torch itself has that of full backward hooks."""
+    return isinstance(node, BackwardCFunction) and "BackwardHookFunction" not in type(node).__name__
 
 
 def _saved(node: Any) -> Iterator[Tensor]:

@@ -28,7 +28,8 @@ class Probed(torch.optim.Optimizer):
     The closure of a step returns the residual rows (B, N) of its batch, not their loss; `step`
     returns the mean ||r_i||_p of the batch before the step. It is called again within a step, for
     the same batch and with the same random numbers of torch, where the step is checked. There is no
-    learning rate, `zero_grad` and `backward` are not needed, and clipping is not either.
+    learning rate, `zero_grad` and `backward` are not needed, and clipping is not either. The first
+    step tells the size of the targets and moves a linear last layer to their units.
 
     Under torchrun, or where torch.distributed is set up, all processes step together: each closure
     returns rows of its own, sums go over all of them, the parameters of rank 0 are the start, and
