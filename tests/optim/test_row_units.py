@@ -195,3 +195,20 @@ def test_a_layer_that_begins_at_zero_has_units_too(caplog):
     train(module, (x, y), 80)
     assert not caplog.records
     assert float((module(x) - truth).detach().abs().median()) < 4e3
+
+
+@pytest.mark.parametrize("last", [nn.Identity, nn.Sigmoid])
+def test_what_normalised_layers_keep_stays_finite(last):
+    """Singular vectors and running statistics, which a layer of zeros would make no numbers."""
+    parametrizations = nn.utils.parametrizations
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        module = nn.Sequential(
+            parametrizations.weight_norm(nn.Linear(4, 8)),
+            nn.BatchNorm1d(8),
+            nn.Tanh(),
+            parametrizations.spectral_norm(nn.Linear(8, 2)),
+            last(),
+        )
+    train(module, table()[::2], 3)
+    assert all(bool(tensor.isfinite().all()) for tensor in module.state_dict().values())

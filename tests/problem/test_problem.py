@@ -492,10 +492,15 @@ def test_it_is_known_whether_a_residual_is_an_output_minus_a_target(rule, subtra
     assert Problem(nn.Linear(3, 2), (X, Y), residual=rule).subtracts_target is subtracts
 
 
-def test_a_residual_that_refuses_other_targets_does_not_only_subtract_them():
+class RefusedError(Exception):
+    """Of the caller's own."""
+
+
+@pytest.mark.parametrize("error", [ValueError, AssertionError, ZeroDivisionError, RefusedError])
+def test_a_residual_that_refuses_other_targets_does_not_only_subtract_them(error):
     def picky(module, x, y):
         if float(y.abs().max()) > 100:
-            raise ValueError("too large")
+            raise error("too large")
         return module(x) - y
 
     assert not Problem(nn.Linear(3, 2), (X, Y), residual=picky).subtracts_target

@@ -188,6 +188,21 @@ def test_a_residual_that_subtracts_targets_of_several_inputs_has_their_units():
     assert 1e5 < found[0].scale < 1e7
 
 
+def test_marks_among_the_targets_keep_their_meaning():
+    """A residual may leave out rows whose target says so, wherever the first of them is."""
+
+    def unless_marked(module, x, y):
+        return (module(x) - y) * (y != -999.0)
+
+    x, truth, _ = table()
+    marked = 1e4 * truth
+    marked[200::2] = -999.0
+    problem = Problem(net(), (x, marked), residual=unless_marked)
+    assert target_units(problem, problem.theta()) is None
+    problem = Problem(net(), (x, 1e4 * truth), residual=unless_marked)
+    assert target_units(problem, problem.theta()) is not None
+
+
 @pytest.mark.parametrize("middle", [0.0, 300.0])
 def test_the_bias_of_a_series_begins_at_the_middle_wherever_its_channels_are(middle):
     """Channels last, as recurrent nets and attention have them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import torch
@@ -30,9 +30,8 @@ from proxlin.problem.loss import Pinball, RowLoss
 from proxlin.terms.layout import Layout
 
 _LOG = logging.getLogger("proxlin")
-# Times a normalised layer, which 0 would make no numbers, and of the rows, below which is what it
-# still adds.
-_ABSENT, _NOTHING = 2.0**-40, 2.0**-30
+_ABSENT = 2.0**-40  # times a layer: it adds next to nothing
+_NOTHING = 2.0**-30  # of the rows: less is what a normalised layer adds
 _PRESENT = 1 / 16  # of the largest constant: what a layer adds is seen beside it
 _MOST = 2.0**60  # times a layer
 _SAME = 1e-5  # relative difference of constants that counts as rounding
@@ -63,10 +62,12 @@ def row_units(
 ) -> tuple[RowUnits, Tensor] | None:
     """The units of rows as functions of theta, and the start in them; None where there are none."""
     point = shaken(theta)
+    here, there = rows(theta), rows(point)
     for last in islice(layers_from_the_last(layout), _LAYERS):
-        seen = _Split(rows, last, _without(rows, last, theta))
-        if not seen.bears_out(point):
+        seen = _Split(rows, last, _without(rows, last, theta, here))
+        if not seen.bears_out(point, there):
             continue
+        seen = replace(seen, constant=_rounded(rows, seen, theta, here))
         if not 0 < size_of(seen.targets()) < math.inf:
             return None
         scale, start = in_units(last, seen, seen, theta, loss, exactly=True)
@@ -74,14 +75,22 @@ def row_units(
     return None
 
 
-def _without(rows: At, last: LastLayer, theta: Tensor) -> Tensor:
-    """The rows without what the layer adds."""
-    constant = rows(last.times(theta, 0.0))
+def _without(rows: At, last: LastLayer, theta: Tensor, whole: Tensor) -> Tensor:
+    """The rows, `whole` with the layer, without what it adds if they are proportional to it.
+
+    Told without a layer of zeros, from which normalised ones and what follows them would not
+    recover: the singular vectors and running statistics that they keep would be no numbers.
+    """
+    faint = rows(last.times(theta, _ABSENT))
+    return faint - _ABSENT * (whole - faint)
+
+
+def _rounded(rows: At, seen: _Split, theta: Tensor, whole: Tensor) -> Tensor:
+    """The same to the last bit, once the rows are known to be proportional to the layer."""
+    constant = rows(seen.last.times(theta, 0.0))
     if bool(constant.isfinite().all()):
         return constant
-    constant = rows(last.times(theta, _ABSENT))
-    least = _NOTHING * typical_size(rows(theta))
-    return torch.where(constant.abs() > least, constant, 0.0)
+    return torch.where(seen.constant.abs() > _NOTHING * typical_size(whole), seen.constant, 0.0)
 
 
 def warn_of_size(rows: At, theta: Tensor) -> None:
@@ -112,9 +121,11 @@ class _Split:
         times, added = self._visible(theta)
         return added / times
 
-    def bears_out(self, point: Tensor) -> bool:
-        """Whether at this point, too, the constant is the same and the rest proportional."""
-        constant = _without(self.rows, self.last, point)
+    def bears_out(self, point: Tensor, whole: Tensor) -> bool:
+        """Whether at this point, with rows `whole`, the constant is the same, too, and the rest
+        proportional.
+        """
+        constant = _without(self.rows, self.last, point, whole)
         size = float(self.constant.abs().max())
         if not float((constant - self.constant).abs().max()) <= _SAME * size < math.inf:
             return False

@@ -33,6 +33,7 @@ from proxlin.problem.shards import LocalBatch, Shards
 
 _SAMPLE = 512  # rows that tell the size of the targets,
 _FEW = 32  # and how outputs depend on the last layer
+_ROUNDING = 1e-4  # of rows in float32, relative
 
 
 @dataclass(eq=False)
@@ -123,7 +124,26 @@ def target_units(problem: Problem, theta: Tensor) -> tuple[TargetUnits, Tensor] 
     if last is None:
         return None
     scale, start = in_units(last, sample, few, theta, problem.loss)
-    return TargetUnits(scale, last.factor(theta, scale)), start
+    units = TargetUnits(scale, last.factor(theta, scale))
+    return (units, start) if _are_those_of_all_rows(units, problem, start) else None
+
+
+@torch.no_grad()
+def _are_those_of_all_rows(units: TargetUnits, problem: Problem, start: Tensor) -> bool:
+    """Whether the rows inside are those outside over the scale.
+
+    With a residual of the caller's own some targets may be marks, such as -999 for none, which
+    would be none in other units.
+    """
+    if problem.affine_in_output:
+        return True
+    inside, theta, apart = units.inside(problem), units.outside(start), False
+    for batch, scaled in zip(problem.chunks(), inside.chunks(), strict=True):
+        rows = problem.residual(theta, batch)
+        size = rows.abs() + batch[-1].abs().view_as(rows) + units.scale
+        away = (units.scale * inside.residual(start, scaled) - rows).abs()
+        apart = apart or not bool((away <= _ROUNDING * size).all())
+    return not any(problem.communicator.largest([float(apart)]))
 
 
 def _last_layer(sample: _Sample, theta: Tensor, size: float) -> LastLayer | None:

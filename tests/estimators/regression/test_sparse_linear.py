@@ -93,6 +93,11 @@ def test_a_fit_that_follows_its_rows_is_judged_by_others(rows, columns, share):
     assert model.outliers_[~wrong].mean() < 0.03
 
 
+def test_one_row_is_learnt_without_a_warning():
+    x, y, _ = planted(rows=2, columns=30)
+    assert RobustRegressor().fit(x[:1], y[:1]).predict(x[:1]) == pytest.approx(y[:1], abs=0.1)
+
+
 def test_weights_count_rows_and_no_intercept_is_none():
     x, y, _ = planted(rows=300, columns=20)
     twice = np.where(np.arange(300) < 100, 2.0, 1.0)

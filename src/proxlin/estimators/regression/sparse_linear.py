@@ -253,11 +253,13 @@ def _least_absolute(
 ) -> tuple[Vector, int]:
     """argmin sum_i |r_i|, its kink rounded off, by squares reweighted by 1 / |r_i|."""
     theta = np.zeros(len(design.length))
+    if not count.any():
+        return theta, 0
     if design.intercept:
-        theta[0] = np.median(y[count > 0]) if count.any() else 0.0
+        theta[0] = np.median(y[count > 0])
     residual, steps = y - design.apply(theta), 0
     for _ in range(_ABSOLUTE_STEPS):
-        middle = float(np.median(np.abs(residual[count > 0]))) if count.any() else 0.0
+        middle = float(np.median(np.abs(residual[count > 0])))
         floor = max(_NARROWEST * middle, 1e-12)
         mass = count / np.maximum(np.abs(residual), floor)
         theta = design.least_squares(y, mass, strength, theta, 1e-6)

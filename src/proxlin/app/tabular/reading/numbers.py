@@ -33,6 +33,7 @@ _CURRENCY = re.compile(  # ahead of a number; behind it is a unit like others
     r"|US\$|R\$|Rs\.?|kr\.?|Fr\.?)\s?(?=[-\d(])"
 )
 _MINUS = "\u2212"  # the typographic one
+_NO_CENTS = re.compile(r"(?<=\d)[.,][-\u2013\u2014]{1,2}$")  # 1'200.- and 12,\u2013 are whole
 _GAPS = " '\u2019\u00a0\u2009\u202f"  # between thousands, besides points and commas
 _PARTED = re.compile(rf"[1-9]\d{{0,2}}([{_GAPS}])\d{{3}}(?:\1\d{{3}})*(?![\d{_GAPS}])", re.ASCII)
 _BOUND = re.compile(r"[<>\u2264\u2265]=?\s*")  # < 0.01, of what could not be measured
@@ -300,6 +301,7 @@ def _plain(column: pd.Series[Any]) -> Vector:
 
 def _number(text: str, comma: bool) -> float:
     text = _CURRENCY.sub("", text.replace(_MINUS, "-").strip(_MARKS), count=1)
+    text = _NO_CENTS.sub("", text)
     sign = ""
     if text.startswith("-"):
         sign, text = "-", text[1:]
