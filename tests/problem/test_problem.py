@@ -476,20 +476,20 @@ X, Y = torch.randn(20, 3), torch.randn(20, 2)
 
 
 @pytest.mark.parametrize(
-    ("rule", "subtracts"),
+    ("rule", "sign"),
     [
-        (lambda module, x, y: module(x) - y, True),
-        (lambda module, x, y: module(x) ** 2 - y, True),
-        (lambda module, x, y: y - module(x), False),
-        (lambda module, x, y: 2 * (module(x) - y), False),
-        (lambda module, x, y: module(x) - y.clamp(-5, 5), False),
-        (lambda module, x, y: torch.where(y == 0, 0.0, module(x) - y), False),
-        (lambda module, x, y: module(x) - y.norm(dim=1, keepdim=True), False),
-        (lambda module, x, y: torch.cat([module(x) - y, module(x)], 1), False),
+        (lambda module, x, y: module(x) - y, 1),
+        (lambda module, x, y: module(x) ** 2 - y, 1),
+        (lambda module, x, y: y - module(x), -1),
+        (lambda module, x, y: 2 * (module(x) - y), 0),
+        (lambda module, x, y: module(x) - y.clamp(-5, 5), 0),
+        (lambda module, x, y: torch.where(y == 0, 0.0, module(x) - y), 0),
+        (lambda module, x, y: module(x) - y.norm(dim=1, keepdim=True), 0),
+        (lambda module, x, y: torch.cat([module(x) - y, module(x)], 1), 0),
     ],
 )
-def test_it_is_known_whether_a_residual_is_an_output_minus_a_target(rule, subtracts):
-    assert Problem(nn.Linear(3, 2), (X, Y), residual=rule).subtracts_target is subtracts
+def test_it_is_known_whether_a_residual_is_an_output_minus_a_target(rule, sign):
+    assert Problem(nn.Linear(3, 2), (X, Y), residual=rule).output_sign == sign
 
 
 class RefusedError(Exception):
@@ -503,4 +503,4 @@ def test_a_residual_that_refuses_other_targets_does_not_only_subtract_them(error
             raise error("too large")
         return module(x) - y
 
-    assert not Problem(nn.Linear(3, 2), (X, Y), residual=picky).subtracts_target
+    assert Problem(nn.Linear(3, 2), (X, Y), residual=picky).output_sign == 0

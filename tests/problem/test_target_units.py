@@ -175,17 +175,18 @@ def test_a_module_that_knows_the_size_of_its_targets_learns_as_well_as_others(ki
     assert error < 2 * float((plain(x).detach() - truth).abs().mean()) + 0.02
 
 
-def test_a_residual_that_subtracts_targets_of_several_inputs_has_their_units():
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_residual_that_subtracts_targets_of_several_inputs_has_their_units(sign):
     x, truth, _ = table()
     torch.manual_seed(1)
-    module = nn.Bilinear(2, 2, 2)
     problem = Problem(
-        module, (x[:, :2], x[:, 2:], 1e6 * truth),
-        residual=lambda module, left, right, y: module(left, right) - y,
+        nn.Bilinear(2, 2, 2), (x[:, :2], x[:, 2:], 1e6 * (truth + 3)),
+        residual=lambda module, left, right, y: sign * (module(left, right) - y),
     )  # fmt: skip
-    found = target_units(problem, problem.theta())
-    assert found is not None
-    assert 1e5 < found[0].scale < 1e7
+    units, start = target_units(problem, problem.theta())
+    assert 1e5 < units.scale < 1e7
+    wanted = 1e6 * (truth + 3).median(0).values / units.scale
+    assert problem.layout.split(start)["bias"] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_marks_among_the_targets_keep_their_meaning():
@@ -265,7 +266,7 @@ def test_a_normalised_last_layer_has_units_too():
         lambda x, y: Problem(Skipped(), (padded(x), 1e3 * y)),
         lambda x, y: Problem(net(), (x, y), constraint=Ball(3.0)),
         lambda x, y: Problem(net(), (x, y), regularizer=Lasso(0.1)),
-        lambda x, y: Problem(net(), (x, y), residual=lambda module, x, y: y - module(x)),
+        lambda x, y: Problem(net(), (x, y), residual=lambda module, x, y: 2 * (module(x) - y)),
         lambda x, _: Problem(nn.Linear(4, 4), x),
         lambda x, y: Problem(net(), (x, torch.zeros_like(y))),
     ],

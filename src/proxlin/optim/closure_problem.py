@@ -49,7 +49,7 @@ class ClosureProblem(Problem):
         self.dtype, self.device = first.dtype, first.device
         self.given = Penalty(self.layout, regularizer, constraint)
         self.network = _Anonymous()
-        self.affine_in_output = self.subtracts_target = False
+        self.affine_in_output, self.output_sign = False, 0
         self.noisy = False  # what the closure drops at random is its own business
         self.undivided = True  # a part of the batch would cost as much as all of its graph
         # The graph is the closure's own: it is kept whole, whatever it holds.

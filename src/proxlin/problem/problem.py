@@ -30,7 +30,7 @@ from proxlin.problem.residual import (
     check_residual,
     difference,
     has_slope,
-    subtracts_last,
+    sign_of_output,
 )
 from proxlin.problem.row_stream import shards_of
 from proxlin.problem.rows import Batch, Rows, evenly_spread
@@ -112,8 +112,8 @@ class Problem:
         self.train_mode = TrainMode(module, self.network, self.device)
         self.n_outputs = check_residual(self.residual, self.theta(), self.example)
         self._check_slope()
-        # Whether the residual is an output minus the last tensor of a batch, the target.
-        self.subtracts_target = self.affine_in_output or self._subtracts_last()
+        # s where the residual is s * (output - last tensor of the batch), the target; else 0.
+        self.output_sign = 1 if self.affine_in_output else self._sign_of_output()
         # Whether the module, in the mode in which it was given, drops at random.
         self.noisy = self.train_mode.draws(lambda: self.residual(self.theta(), self.example))
         self.undivided = self.noisy  # rows of a batch are to be linearised together
@@ -139,10 +139,11 @@ class Problem:
                 " inference_mode() or .detach()."
             )
 
-    def _subtracts_last(self) -> bool:
-        """Whether a residual of the caller's own does, on the rows of every process."""
-        found = subtracts_last(self.residual, self.theta(), self.example)
-        return not any(self.communicator.largest([float(not found)]))
+    def _sign_of_output(self) -> int:
+        """That of a residual of the caller's own, if the rows of all processes agree on it."""
+        sign = sign_of_output(self.residual, self.theta(), self.example)
+        alike = self.communicator.first((sign,))[0] == sign
+        return sign if not any(self.communicator.largest([float(not alike)])) else 0
 
     @classmethod
     def sharded(

@@ -177,31 +177,33 @@ def row_hint(rows: Any) -> str:
     return "Use .unsqueeze(1)." if dimensions == 1 else "Use .flatten(1)."
 
 
-def subtracts_last(
-    residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch
-) -> bool:
-    """Whether the rows are outputs minus the batch's last tensor, whatever that holds.
+def sign_of_output(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch) -> int:
+    """1 where the rows are outputs minus the batch's last tensor, -1 where that minus outputs.
 
-    Tried with numbers small and large: a bound or a mask on the targets would show.
+    0 otherwise. Tried with numbers small and large: a bound or a mask on the targets would show.
     """
     *inputs, target = batch
     if not (inputs and target.is_floating_point()):
-        return False
+        return 0
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(target.shape, generator=generator, dtype=theta.dtype).to(target)
+    signs = {1, -1}
     try:
         with torch.no_grad():
-            outputs = residual(theta, (*inputs, torch.zeros_like(target)))
-            if outputs.numel() != target.numel():
-                return False
+            rows = residual(theta, (*inputs, torch.zeros_like(target)))
+            if rows.numel() != target.numel():
+                return 0
             for size in _TRIED_SIZES:
-                moved = residual(theta, (*inputs, size * noise)) + size * noise.view_as(outputs)
-                rounding = _ROUNDING * (size + float(outputs.abs().max()))
-                if not float((moved - outputs).abs().max()) <= rounding:
-                    return False
+                change = residual(theta, (*inputs, size * noise)) - rows
+                most = _ROUNDING * (size + float(rows.abs().max()))
+                signs = {
+                    sign
+                    for sign in signs
+                    if float((change + sign * size * noise.view_as(rows)).abs().max()) <= most
+                }
     except Exception:  # code that refuses such targets, in whatever way, does more with them
-        return False
-    return True
+        return 0
+    return signs.pop() if len(signs) == 1 else 0
 
 
 def has_slope(residual: Callable[[Tensor, Batch], Tensor], theta: Tensor, batch: Batch) -> bool:

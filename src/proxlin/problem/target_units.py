@@ -87,7 +87,8 @@ class _Sample:
     def outputs(self, theta: Tensor) -> Tensor:
         """(B, N), without the targets' rounding."""
         return self._gathered([
-            self.problem.residual(theta, (*inputs, torch.zeros_like(target)))
+            self.problem.output_sign
+            * self.problem.residual(theta, (*inputs, torch.zeros_like(target)))
             for *inputs, target in self._parts()
         ])  # fmt: skip
 
@@ -113,7 +114,7 @@ def target_units(problem: Problem, theta: Tensor) -> tuple[TargetUnits, Tensor] 
     A start at `theta` that explains the targets better than a constant stays what it is. Any other
     one keeps its numbers in the new units, and its bias begins at the middle of the targets.
     """
-    if not (problem.subtracts_target and len(problem.example) > 1 and problem.penalty.is_quadratic):
+    if not (problem.output_sign and len(problem.example) > 1 and problem.penalty.is_quadratic):
         return None
     sample = _Sample.of(problem, _SAMPLE)
     size = size_of(sample.targets())

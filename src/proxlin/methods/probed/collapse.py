@@ -35,7 +35,7 @@ class CollapseWatch:
 
     def collapsed(self, problem: Problem, theta: Tensor, steps: int) -> bool:
         """Whether two looks in a row, the second of them now, saw an output that stays constant."""
-        if steps < self.next_look or not problem.subtracts_target:
+        if steps < self.next_look or not problem.output_sign:
             return False
         self.next_look = max(steps + _APART, round(_RARER * steps))
         outputs, targets = outputs_and_targets(problem, theta)
@@ -53,7 +53,7 @@ def outputs_and_targets(problem: Problem, theta: Tensor) -> tuple[Tensor, Tensor
     if batch.count:
         target = batch.tensors[-1].reshape(batch.count, -1)
         with torch.no_grad():
-            output = problem.residual(theta, batch.tensors) + target
+            output = problem.output_sign * problem.residual(theta, batch.tensors) + target
         both = torch.cat([output, target], dim=1)
     outputs, targets = batch.gathered(both).chunk(2, dim=1)
     return outputs, targets
@@ -74,6 +74,6 @@ def _tells_nothing(problem: Problem, outputs: Tensor, targets: Tensor) -> bool:
     A net that tells half of the rows apart may give the same output for the others.
     """
     constant = outputs.median(0).values
-    losses = problem.loss(torch.cat([outputs - targets, constant - targets]))
+    losses = problem.loss(problem.output_sign * torch.cat([outputs - targets, constant - targets]))
     ours, theirs = (float(clipped_mean(part)) for part in losses.chunk(2))
     return not ours < _NOTHING * theirs

@@ -50,7 +50,7 @@ def settle_rows(
     elif trial.slow or (trial.tells_pace and trial.pace.steps == _TIMED_STEPS):
         steps, before = trial.pace.steps_of_a_run, state.normed_rows
         if not trial.slow:
-            half = problem.n_rows // 2 if problem.subtracts_target else 0
+            half = problem.n_rows // 2 if problem.output_sign else 0
             _take_rows(state, memory, rows_of_a_run(before, steps, half))
         trial.slow = False
         if steps < _STEPS and rows_cost_most(problem.layout, memory.rows):

@@ -71,7 +71,7 @@ def take_normed_step(
     state.keep_good(memory.steps)
     progress = budget.progress
     length, pull = 1.0 - progress, 0.0
-    if state.trial.over and problem.subtracts_target:
+    if state.trial.over and problem.output_sign:
         left = _size_left(state)
         pull = _PULL * length * left * left
         length = min(1.0, length * (1.0 + _LONGER * (1.0 - left)))
@@ -90,7 +90,7 @@ def _untrained_size(problem: Problem, state: ProbedState) -> float:
 
     Signs of residuals soon draw outputs to a constant, and the residuals become smaller by it.
     """
-    known = problem.subtracts_target
+    known = problem.output_sign
     target = spread(outputs_and_targets(problem, state.theta)[1]) if known else 0.0
     return min(state.residual_size, target or math.inf)
 
