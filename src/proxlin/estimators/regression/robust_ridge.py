@@ -66,7 +66,7 @@ def robust_ridge_fit(
     slopes = coef[1:] if basis is None else basis @ coef[1:]
     spread = np.sqrt(_left_over(best, leverage))
     mass = weights * best
-    unseen = _scale(left_out, mass)
+    unseen = min(_scale(left_out, mass), float(np.sqrt(mass @ left_out**2 / mass.sum())))
     if not path.counts_freedom and unseen > 0:
         # A fit that can follow every row leaves no noise to be measured: what it misses in rows
         # that it has not seen takes its place.
