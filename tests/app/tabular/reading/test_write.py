@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxlin.app.tabular import read_table_file
-from proxlin.app.tabular.reading.numbers import is_number
+from proxlin.app.tabular.reading.number_text import is_number
 from proxlin.app.tabular.reading.write import as_csv, as_file
 from proxlin.errors import InvalidInputError
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from proxlin.app.tabular.reading import extras
-from proxlin.app.tabular.reading.numbers import is_number
+from proxlin.app.tabular.reading.number_text import is_number
 from proxlin.errors import InvalidInputError
 
 _MOST_EXCEL_ROWS, _LONGEST_EXCEL_TEXT = 1_048_576, 32_000
