@@ -119,6 +119,19 @@ def test_clean_rows_that_follow_the_components_far_out_are_left_there(kind: str,
 
 
 @pytest.mark.parametrize("kind", [RobustFactorization, RobustNMF])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_majority_of_rows_of_zeros_says_nothing_of_the_others(kind: type, noise: float) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.exponential(size=(300, 3)) @ rng.exponential(size=(3, 12))
+    x += noise * np.abs(rng.normal(size=x.shape))
+    x[rng.random(300) < 0.6] = 0.0
+    x[:30] = 20 * rng.exponential(size=(30, 12))
+    model = kind(3, random_state=0).fit(x)
+    assert model.outliers_[:30].all()
+    assert model.outliers_[30:].mean() < 0.06
+
+
+@pytest.mark.parametrize("kind", [RobustFactorization, RobustNMF])
 def test_rows_of_zero_inflated_factors_are_not_flagged(kind: type) -> None:
     rng = np.random.default_rng(7)
     factors = rng.exponential(size=(200, 3)) * (rng.random((200, 3)) < 0.4)

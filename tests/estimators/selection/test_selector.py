@@ -299,3 +299,14 @@ def test_cells_whose_squares_cannot_be_added_are_refused_without_targets():
     x[3, 1] = 1e200
     with pytest.raises(InvalidInputError, match="squares of which can be added"):
         RobustFeatureSelector().fit(x)
+
+
+@pytest.mark.parametrize("size", [20.0, 1e6, 1e9])
+def test_wrong_features_with_wrong_targets_do_not_choose(size):
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(300, 12))
+        y = x[:, :3] @ [2.0, -1.5, 1.0] + rng.normal(size=300)
+        y[:90] += size
+        x[:30] *= size
+        assert RobustFeatureSelector().fit(x, y).support_[:3].all()

@@ -292,10 +292,15 @@ class RobustFactorization(
         if cells is not None:
             rows = self._fixed().embed(cells)
             u, norms = rows.u, rows.full_norms
-        self._record(found.result, as_array(norms), size=found.size, tol=self._tolerance)
+        sizes, size = as_array(norms), found.size
+        # Every basis fits rows of zeros: they say nothing of how far off a row may be.
+        told = (sizes > 0) | (as_array(u) != 0).any(axis=1)
+        judges = sizes[told] if told.any() else sizes
+        scale = OutlierScale.fit(judges, size=size, tol=self._tolerance)
+        self._record(found.result, sizes, scale=scale)
         if found.column_norms is not None:
             columns = as_array(found.column_norms)
-            scale = OutlierScale.fit(columns, size=found.size, tol=self._tolerance)
+            scale = OutlierScale.fit(columns, size=size, tol=self._tolerance)
             self.column_scores_ = scale.scores(columns)
             self.outlier_columns_ = scale.flags(self.column_scores_)
         return u

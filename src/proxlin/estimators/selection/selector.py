@@ -257,7 +257,8 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
             return x, x, _bounding_weights(x)
         table, targets = read_pair(self, X, _indicators(y), reset=True, min_rows=2)
         wide = targets[:, None] if targets.ndim == 1 else targets
-        return self._scaled(table), self._scaled(wide), None
+        x = self._scaled(table)
+        return x, self._scaled(wide), _bounding_weights(x)
 
     def _scaled(self, table: Array) -> Tensor:
         scaled = RobustScaling.fit(table).apply(table) if self.scaling else table
@@ -267,7 +268,8 @@ class RobustFeatureSelector(SelectorMixin, RobustBase):  # type: ignore[misc]
 def _bounding_weights(x: Tensor) -> Tensor:
     """min(1, edge / ||x_i||), the edge being where a row's own norm makes it an outlier.
 
-    The loss of a row that explains itself grows with its size: ||c x (B - I)|| = c ||x (B - I)||.
+    The loss of a row that explains itself grows with its size: ||c x (B - I)|| = c ||x (B - I)||;
+    and so does the pull of a row of features on coefficients for a target (Mallows 1975).
     """
     length = x.norm(dim=1)
     edge = OutlierScale.fit(length.numpy()).limit

@@ -38,7 +38,7 @@ class Fit:
     result: Result
     full_norms: Tensor  # (n,)
     column_norms: Tensor | None  # (m,) of the residuals, if columns may be bad
-    size: float  # a typical norm of a row
+    size: float  # a typical norm of a row that is not zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +225,7 @@ def _finish(
         u = FixedBasis(v, norm, scales).embed(cells).u
         u, v = normal_form(u, v, alpha=norm.alpha, non_negative=norm.non_negative)
     rows = Objective(cells, norm)
+    lengths = rows.row_losses(torch.zeros_like(u), v)
     value = Objective(cells.transposed, norm).value(v.T, u.T) if by_column else rows.value(u, v)
     record = {"iteration": result.iterations, "seconds": result.seconds, "objective": value}
     result.history.add(record)
@@ -235,5 +236,5 @@ def _finish(
         result=replace(result, objective=value, theta=v.flatten()),
         full_norms=full_norms(cells, u, v, norm),
         column_norms=column_norms(cells, u, v, norm.p) if by_column else None,
-        size=float(rows.row_losses(torch.zeros_like(u), v).median()),
+        size=float(lengths[lengths > 0].median()) if bool((lengths > 0).any()) else 0.0,
     )
