@@ -212,3 +212,49 @@ def test_what_normalised_layers_keep_stays_finite(last):
         )
     train(module, table()[::2], 3)
     assert all(bool(tensor.isfinite().all()) for tensor in module.state_dict().values())
+
+
+class TwoLastLayers(nn.Module):
+    """A net beside a line."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.line = net(), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.net(x) + self.line(x)
+
+
+class Tied(nn.Module):
+    """A net whose last layer has the weight of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.last.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))[:, :2]
+
+
+class Positive(nn.Module):
+    """A net whose outputs are positive, and begin near zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+        nn.init.constant_(self.net[2].bias, -1.0)
+
+    def forward(self, x):
+        return nn.functional.softplus(self.net(x))
+
+
+@pytest.mark.parametrize("make", [TwoLastLayers, Tied, Positive])
+def test_a_layer_that_is_not_all_of_the_last_one_has_no_units(make, caplog):
+    """Beside targets of 1e5 the rest of the net can hardly be seen."""
+    torch.manual_seed(1)
+    module, (x, _, y) = make(), table(1e5)
+    optimizer = Probed(module.named_parameters(), total_steps=60)
+    optimizer.step(lambda: module(x) - y)
+    assert optimizer.state_dict()["probed"]["units"] is None
+    assert "Scale the targets" in caplog.text

@@ -34,7 +34,7 @@ _ABSENT = 2.0**-40  # times a layer: it adds next to nothing
 _NOTHING = 2.0**-30  # of the rows: less is what a normalised layer adds
 _PRESENT = 1 / 16  # of the largest constant: what a layer adds is seen beside it
 _MOST = 2.0**60  # times a layer
-_SAME = 1e-5  # relative difference of constants that counts as rounding
+_ROUNDINGS = 4  # by which constants may differ that are the same
 _LAYERS = 8  # of which one may be the last; each costs two calls of the closure
 _FAR = 300.0  # times what shaken parameters change in the rows: nothing would be learnt
 
@@ -65,7 +65,7 @@ def row_units(
     here, there = rows(theta), rows(point)
     for last in islice(layers_from_the_last(layout), _LAYERS):
         seen = _Split(rows, last, _without(rows, last, theta, here))
-        if not seen.bears_out(point, there):
+        if not seen.bears_out(theta, point, there):
             continue
         seen = replace(seen, constant=_rounded(rows, seen, theta, here))
         if not 0 < size_of(seen.targets()) < math.inf:
@@ -121,16 +121,26 @@ class _Split:
         times, added = self._visible(theta)
         return added / times
 
-    def bears_out(self, point: Tensor, whole: Tensor) -> bool:
-        """Whether at this point, with rows `whole`, the constant is the same, too, and the rest
-        proportional.
+    def bears_out(self, theta: Tensor, point: Tensor, whole: Tensor) -> bool:
+        """Whether the constant is the same at this point, with rows `whole`, too, and what the
+        layer adds is proportional to it at both.
+
+        Rounding alone may part the constants: beside large targets all of a net that another layer
+        or a tied one adds to is little more.
         """
         constant = _without(self.rows, self.last, point, whole)
-        size = float(self.constant.abs().max())
-        if not float((constant - self.constant).abs().max()) <= _SAME * size < math.inf:
+        rounding = _ROUNDINGS * torch.finfo(constant.dtype).eps * self.constant.abs()
+        faint = 2 * _ABSENT * float((whole - constant).abs().max())
+        same = (constant - self.constant).abs() <= rounding + faint
+        if not (bool(same.all()) and math.isfinite(faint)):
             return False
-        times, added = self._visible(point)
-        return nearly_equal(self._added(point, LARGE * times), LARGE * added)
+        return self._is_proportional(point) and self._is_proportional(theta, or_nothing=True)
+
+    def _is_proportional(self, theta: Tensor, *, or_nothing: bool = False) -> bool:
+        times, added = self._visible(theta)
+        if or_nothing and not bool(added.any()):  # a layer that begins at zero
+            return True
+        return nearly_equal(self._added(theta, LARGE * times), LARGE * added)
 
     def _visible(self, theta: Tensor) -> tuple[float, Tensor]:
         """A multiple of the layer beside which rounding of the rows does not show; what it adds."""

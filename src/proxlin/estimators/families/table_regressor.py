@@ -168,7 +168,7 @@ def tree_columns(x: Matrix, base: AdditiveModel, roles: ColumnRoles, target: int
 
 
 def mean_prediction(members: Sequence[Member], x: Matrix) -> Matrix:
-    """What members of one family say on average, none farther out than the next but one does.
+    """What members of one family say on average; the lowest and the highest count as the next ones.
 
     One fold of five may hold most of the wrong rows of a rare category, and its member follow them.
     """

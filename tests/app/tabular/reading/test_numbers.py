@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxlin.app.tabular.reading.numbers import LARGEST, Reading, find_numbers, read_numbers
+from proxlin.app.tabular.reading.number_text import LARGEST
+from proxlin.app.tabular.reading.numbers import Reading, find_numbers, read_numbers
 
 
 def found(cells, **options):

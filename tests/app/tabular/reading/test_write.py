@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxlin.app.tabular import read_table_file
-from proxlin.app.tabular.reading.numbers import is_number
+from proxlin.app.tabular.reading.number_text import is_number
 from proxlin.app.tabular.reading.write import as_csv, as_file
 from proxlin.errors import InvalidInputError
 
@@ -41,7 +41,9 @@ def test_numbers_written_as_text_stay_as_they_are(cell):
     assert written(cell) == cell
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "-1+1", "+cmd|' /C calc'!A0", "-5;3", "@SUM(A1)", "--1"])
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "-1+1", "+cmd|' /C calc'!A0", "-5;3", "@SUM(A1)", "--1", "-EUR5", "+Fr7"]
+)
 def test_formulas_and_other_text_are_guarded(cell):
     assert written(cell) == f"'{cell}"
 

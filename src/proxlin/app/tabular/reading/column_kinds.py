@@ -14,14 +14,8 @@ from proxlin._checks import counted
 from proxlin.app.tabular.reading.columns import CategoryColumn, Column, NumberColumn
 from proxlin.app.tabular.reading.csv_file import RawTable
 from proxlin.app.tabular.reading.dates import READ, looks_like_date
-from proxlin.app.tabular.reading.numbers import (
-    Numbers,
-    TextCells,
-    find_numbers,
-    is_measured,
-    is_number,
-    read_numbers,
-)
+from proxlin.app.tabular.reading.number_text import is_measured, is_number
+from proxlin.app.tabular.reading.numbers import Numbers, TextCells, find_numbers, read_numbers
 from proxlin.errors import InvalidInputError
 from proxlin.estimators.families.usual_values import coded_rows
 from proxlin.estimators.scaling import RobustScaling

@@ -182,7 +182,8 @@ class CategoryColumn:
     def _places(self, cells: TextCells) -> Indices:
         """The level of each cell, or that it is none of them, or missing."""
         places = {level: place for place, level in enumerate(self.levels)}
-        texts = [text.zfill(self._digits) for text in cells.texts]
+        digits = self._digits
+        texts = [text.zfill(digits) for text in cells.texts]
         where = np.array([*(places.get(text, _UNSEEN) for text in texts), _GONE])
         return np.where(cells.codes < 0, _GONE, where[cells.codes])
 

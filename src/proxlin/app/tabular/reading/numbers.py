@@ -13,11 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from proxlin.app.tabular.reading.dates import Slashed, days_since, read_days, read_hours
+from proxlin.app.tabular.reading.number_text import LARGEST, number_in, unit_behind
 from proxlin.estimators.tables import Vector
 
 Form = Literal["number", "date", "clock", "truth"]
-
-LARGEST = 1e150  # beyond it squares overflow; such a cell is a mistake or a mark for "none"
 
 _SHARE = 0.95  # of the known cells that must be numbers
 _COMMAS = 0.2  # of the cells with a point or comma that must show how points are meant
@@ -27,27 +26,8 @@ _WORDS = 3  # that may stand for a missing number in any share of the cells,
 _MANY = 20  # beside so many different numbers
 _AGAIN = 3  # rows for each different code, or it tells rows apart
 _FORMS_OF_TWO = 12  # texts that two words can be written as: yes, Yes, YES, with spaces
-_MARKS = " \t\u00a0\u202f$€£¥₹%*"  # currencies, footnotes and the like around a number
-_CURRENCY = re.compile(  # ahead of a number; behind it is a unit like others
-    r"(EUR|USD|GBP|JPY|CHF|CNY|INR|AUD|CAD|NZD|HKD|SGD|KRW|BRL|MXN|ZAR|SEK|NOK|DKK|PLN|CZK|HUF|TRY"
-    r"|US\$|R\$|Rs\.?|kr\.?|Fr\.?)\s?(?=[-\d(])"
-)
-_MINUS = "\u2212"  # the typographic one
-_NO_CENTS = re.compile(r"(?<=\d)[.,][-\u2013\u2014]{1,2}$")  # 1'200.- and 12,\u2013 are whole
-_GAPS = " '\u2019\u00a0\u2009\u202f"  # between thousands, besides points and commas
-_PARTED = re.compile(rf"[1-9]\d{{0,2}}([{_GAPS}])\d{{3}}(?:\1\d{{3}})*(?![\d{_GAPS}])", re.ASCII)
 _BOUND = re.compile(r"[<>\u2264\u2265]=?\s*")  # < 0.01, of what could not be measured
 _CODE = re.compile(r"\d{3,}", re.ASCII)  # fewer are days, months or hours
-# No group of thousands begins with 0: 0,126 is an eighth.
-_POINT = re.compile(
-    r"[-+]?(\d+(\.\d*)?|\.\d+|[1-9]\d{0,2}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII
-)
-_COMMA = re.compile(
-    r"[-+]?(\d+(,\d*)?|,\d+|[1-9]\d{0,2}(\.\d{3})+(,\d*)?)([eE][-+]?\d+)?", re.ASCII
-)
-_MEASURED = re.compile(  # 58.4 kg, 120m², 21 °C, 80 km/h
-    rf"[-+\u2212]?\d[\d.,]*(?:[{_GAPS}]\d{{3}}[\d.,]*)*\s?(°?[^\W\d_]{{1,5}}(?:/[^\W\d_]{{1,3}})?[²³23]?)"
-)
 _TRUTH = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 
 
@@ -138,24 +118,6 @@ def read_numbers(column: pd.Series[Any], reading: Reading) -> Numbers:
     return numbers
 
 
-def is_measured(text: str) -> bool:
-    """Whether the text is a number and a unit.
-
-    >>> is_measured("58.4 kg"), is_measured("120m²"), is_measured("3 rooms or more")
-    (True, True, False)
-    """
-    return _MEASURED.fullmatch(text) is not None
-
-
-def is_number(text: str) -> bool:
-    """Whether the text is one number and nothing else, its decimals after a point or a comma.
-
-    >>> is_number("-5,3"), is_number("+3"), is_number("-1+1")
-    (True, True, False)
-    """
-    return any(not np.isnan(_number(text.strip(), comma)) for comma in (False, True))
-
-
 @dataclass(frozen=True, eq=False)
 class TextCells:
     """A column of text as its different values and where they stand."""
@@ -225,7 +187,7 @@ class TextCells:
 
     def unit(self) -> str:
         """What follows the number in nearly all texts alike; nothing if that is none."""
-        units = Counter(found[1] for text in self.texts if (found := _MEASURED.fullmatch(text)))
+        units = Counter(unit for text in self.texts if (unit := unit_behind(text)))
         unit, count = max(units.items(), key=lambda item: item[1], default=("", 0))
         return unit if count >= _SHARE * len(self.texts) else ""
 
@@ -246,7 +208,7 @@ class TextCells:
             bare = [text.removesuffix(reading.unit).rstrip() for text in self.texts]
             if reading.bounded:
                 bare = [_BOUND.sub("", text, count=1) for text in bare]
-            each = np.array([_number(text, reading.comma) for text in bare])
+            each = np.array([number_in(text, comma=reading.comma) for text in bare])
         values = np.append(each, np.nan)[self.codes]
         bad = (self.codes >= 0) & np.isnan(values)
         example = self.texts[int(self.codes[np.argmax(bad)])] if bad.any() else ""
@@ -297,25 +259,3 @@ def _text(value: Any) -> str:
 def _plain(column: pd.Series[Any]) -> Vector:
     values: Vector = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
-
-
-def _number(text: str, comma: bool) -> float:
-    text = _CURRENCY.sub("", text.replace(_MINUS, "-").strip(_MARKS), count=1)
-    text = _NO_CENTS.sub("", text)
-    sign = ""
-    if text.startswith("-"):
-        sign, text = "-", text[1:]
-    elif text.endswith("-"):  # as bookkeepers write it, or in brackets
-        sign, text = "-", text[:-1]
-    elif text.startswith("(") and text.endswith(")"):
-        sign, text = "-", text[1:-1]
-    text = text.strip(_MARKS)
-    parted = _PARTED.match(text)
-    if parted:
-        text = parted[0].replace(parted[1], "") + text[parted.end() :]
-    bare = sign + text
-    if not (_COMMA if comma else _POINT).fullmatch(bare):
-        return float("nan")
-    plain = bare.replace(".", "").replace(",", ".") if comma else bare.replace(",", "")
-    value = float(plain)
-    return value if abs(value) <= LARGEST else float("nan")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from proxlin.app.tabular.reading import extras
-from proxlin.app.tabular.reading.numbers import is_number
+from proxlin.app.tabular.reading.number_text import is_number
 from proxlin.errors import InvalidInputError
 
 _MOST_EXCEL_ROWS, _LONGEST_EXCEL_TEXT = 1_048_576, 32_000
 _STARTS = ("=", "+", "-", "@", "\t", "\n")
+_LETTER = re.compile(r"(?<![\d.,])[^\W\d_]")  # other than that of an exponent: EUR5 is a cell, too
 
 
 def as_csv(frame: pd.DataFrame) -> bytes:
@@ -90,4 +92,4 @@ def _harmless(cell: object) -> object:
     cell = cell.replace("\r\n", "\n").replace("\r", "\n")
     if not cell.lstrip(" ").startswith(_STARTS):
         return cell
-    return cell if is_number(cell) else f"'{cell}"
+    return cell if is_number(cell) and not _LETTER.search(cell) else f"'{cell}"
