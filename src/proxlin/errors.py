@@ -49,4 +49,5 @@ class CommunicationError(ProxlinError, ConnectionError):
 
 def said(cause: Exception) -> str:
     """What an exception is and the first line of what it says, without its full stop."""
-    return f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0].rstrip('.')}"
+    words = str(cause).strip().partition("\n")[0].rstrip(".")
+    return f"{type(cause).__name__}: {words}" if words else type(cause).__name__

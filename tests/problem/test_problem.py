@@ -365,9 +365,10 @@ def test_a_buffer_may_take_the_shape_of_each_batch():
     assert result.objective == pytest.approx(float((net(x) - y).detach().abs().sum(1).mean()))
 
 
-def test_a_hook_that_no_step_would_call_is_refused():
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_that_no_step_would_call_is_refused(register):
     net = nn.Linear(3, 2)
-    handle = net.weight.register_hook(torch.zeros_like)
+    handle = getattr(net.weight, register)(torch.zeros_like)
     data = (torch.randn(9, 3), torch.randn(9, 2))
     with pytest.raises(UnsupportedModuleError, match="'weight' has a hook"):
         Problem(net, data)
@@ -490,6 +491,14 @@ X, Y = torch.randn(20, 3), torch.randn(20, 2)
 )
 def test_it_is_known_whether_a_residual_is_an_output_minus_a_target(rule, sign):
     assert Problem(nn.Linear(3, 2), (X, Y), residual=rule).output_sign == sign
+
+
+def test_an_error_without_words_is_named_without_a_colon():
+    def silent(module, x, y):
+        raise ValueError
+
+    with pytest.raises(InvalidInputError, match=r"end with ValueError\."):
+        Problem(nn.Linear(3, 2), (X, Y), residual=silent)
 
 
 class RefusedError(Exception):

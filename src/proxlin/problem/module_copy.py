@@ -119,7 +119,8 @@ def read_parameters(module: nn.Module) -> tuple[Layout, torch.dtype, torch.devic
     layout, dtype, device = _trainable(module)
     check_apart(dict(module.named_parameters()))
     for name, tensor in module.named_parameters():
-        if tensor.requires_grad and tensor._backward_hooks:
+        hooks = tensor._backward_hooks or tensor._post_accumulate_grad_hooks
+        if tensor.requires_grad and hooks:
             raise UnsupportedModuleError(
                 f"parameter {name!r} has a hook on its gradient, which no step would call. Remove"
                 " it; torch.nn.utils.prune keeps zeros, and requires_grad_(False) whole parameters."
