@@ -2,6 +2,7 @@
 
 import copy
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -249,6 +250,15 @@ def test_targets_may_be_whole_numbers_or_a_vector():
     one = nn.Sequential(net(), nn.Linear(2, 1))
     minimize(Problem(one, (x, 1000 * truth[:, 0]), p=1), Probed(batch_size=50), max_iter=60)
     assert float((one(x)[:, 0].detach() / 1000 - truth[:, 0]).abs().mean()) < 0.5
+
+
+def test_faint_outputs_of_a_deep_net_are_not_multiplied_by_the_module():
+    x, _, y = table()
+    torch.manual_seed(0)
+    widths = [4, *[6] * 12, 2]
+    layers = [m for a, b in pairwise(widths) for m in (nn.Linear(a, b), nn.Tanh())]
+    problem = Problem(nn.Sequential(*layers[:-1]), (x, 1e5 * y))
+    assert 1e4 < target_units(problem, problem.theta())[0].scale < 1e6
 
 
 def test_a_normalised_last_layer_has_units_too():

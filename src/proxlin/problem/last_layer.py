@@ -55,19 +55,32 @@ class LastLayer:
             factor[self.layout.slice(name)] = number
         return factor
 
-    def own_multiple(self, theta: Tensor, spread: float) -> float:
+    def own_multiple(self, few: Outputs, theta: Tensor, spread: float) -> float:
         """What the module itself multiplies the layer's outputs by; 1 where that is unclear.
 
-        Outputs by a last layer as it is made are compared with what is ordinary for them.
+        A bias tells by what it adds. Without one, outputs by a last layer as it is made are
+        compared with what is ordinary for them.
         """
-        parts = self.layout.split(theta)
-        matrices = [parts[name].flatten(1) for name in self.names if parts[name].ndim > 1]
-        made = [float(m.square().mean().sqrt()) * math.sqrt(3 * m.shape[1]) for m in matrices]
-        if not made or not made[0] > 0:
-            return 1.0
-        multiple = spread / made[0] / _ORDINARY
+        multiple = self._multiple_of_bias(few, theta)
+        if multiple is None:
+            parts = self.layout.split(theta)
+            matrices = [parts[name].flatten(1) for name in self.names if parts[name].ndim > 1]
+            made = [float(m.square().mean().sqrt()) * math.sqrt(3 * m.shape[1]) for m in matrices]
+            multiple = spread / made[0] / _ORDINARY if made and made[0] > 0 else 1.0
         clear = multiple > _EXTRAORDINARY or 0 < multiple < 1 / _EXTRAORDINARY
         return multiple if clear and math.isfinite(multiple) else 1.0
+
+    def _multiple_of_bias(self, few: Outputs, theta: Tensor) -> float | None:
+        """How far outputs move with the parameter that moves those of all rows alike."""
+        output = few.outputs(theta)
+        by = max(1.0, float(output.abs().max()))
+        for name in self.names:
+            moved = theta.clone()
+            moved[self.layout.slice(name)] += by
+            shift = few.outputs(moved) - output
+            if nearly_equal(shift, shift[:1].expand_as(shift)):
+                return float(shift.abs().mean()) / by
+        return None
 
     def start(self, few: Outputs, theta: Tensor, scale: float, middle: Tensor) -> Tensor:
         """The same numbers in units of `scale`, the bias at the middle of the targets, (N,)."""
@@ -135,7 +148,7 @@ def in_units(
     """
     targets, outputs = sample.targets(), sample.outputs(theta)
     size, spread, middle = size_of(targets), size_of(outputs), targets.median(0).values
-    scale = size / last.own_multiple(theta, spread)
+    scale = size / last.own_multiple(few, theta, spread)
     scale = 2.0 ** round(math.log2(scale)) if exactly else scale
     own, constant = (clipped_mean(loss(rows - targets)) for rows in (outputs, middle))
     if own < constant and spread > _NEGLIGIBLE * size:
